@@ -1,0 +1,1 @@
+"""Where inputs and labels come from, and how batches are made of them."""

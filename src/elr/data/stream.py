@@ -1,0 +1,117 @@
+"""Training data as a method sees it: labels, and batches that are a pure function of (stream, clock).
+
+True labels do not exist here; the evaluator has them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elr.parts.clock import Clock
+from elr.parts.draw import fold, generator
+
+
+class Batch(NamedTuple):
+    """What a method may see of some examples."""
+
+    index: Tensor  # (B,) row of the training set: the key into per-example state
+    x: Tensor  # (B, ...) augmented, normalised input
+    y: Tensor  # (B,) noisy label
+    views: tuple[Tensor, ...] = ()  # further augmentations of the same rows
+
+
+class Stream(NamedTuple):
+    """Which examples a pass visits and how: data, not a live iterator, so that a pass can be repeated or cut."""
+
+    indices: Tensor | None = None  # None: every training example
+    batch_size: int | None = None  # None: the run's batch size
+    views: int = 1
+    augment: bool = True
+    shuffle: bool = True
+
+
+class Inputs(Protocol):
+    """Inputs of one split, wherever they are kept."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example: (C, H, W) or (D,)."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Raw inputs of these rows, (B, *shape): uint8 for images, float32 for anything else."""
+        ...
+
+
+class Transform(Protocol):
+    """Raw batch -> network input. With a key it augments, each example by draws of its own id; without, it only normalises."""
+
+    def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
+        """Apply to raw x (B, ...), ids (B,) int64."""
+        ...
+
+
+class TrainData:
+    """The training split: inputs, noisy labels, and the transform."""
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        y: Tensor,
+        num_classes: int,
+        transform: Transform,
+        *,
+        ids: Tensor,
+        batch_size: int,
+        device: torch.device,
+        channels_last: bool = False,
+    ) -> None:
+        if not len(inputs) == len(y) == len(ids):
+            raise ValueError(f"lengths differ: {len(inputs)} inputs, {len(y)} labels, {len(ids)} ids")
+        self.inputs = inputs
+        self.y = y.to(device)
+        self.num_classes = num_classes
+        self.transform = transform
+        self.ids = ids
+        self.batch_size = batch_size
+        self.device = device
+        self.channels_last = channels_last and len(inputs.shape) == 3
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def num_batches(self, stream: Stream) -> int:
+        """Batches in one pass over the stream; the last one may be smaller, none is dropped."""
+        rows = len(self) if stream.indices is None else len(stream.indices)
+        return -(-rows // (stream.batch_size or self.batch_size))
+
+    def batches(self, stream: Stream, clock: Clock) -> Iterator[Batch]:
+        """The batches of one pass. Depends on seed, stage, epoch, pass: the same call gives the same batches again."""
+        place = (clock.stage, clock.epoch, clock.turn)
+        rows = np.arange(len(self)) if stream.indices is None else stream.indices.cpu().numpy()
+        if stream.shuffle:
+            rows = generator(fold(clock.seed, "shuffle", *place)).permutation(rows)
+        order = torch.from_numpy(rows)
+        for index in order.split(stream.batch_size or self.batch_size):
+            raw = self.inputs.fetch(index)
+            first, *others = (
+                self._view(raw, index, fold(clock.seed, "augment", *place, view) if stream.augment else None)
+                for view in range(stream.views)
+            )
+            index = index.to(self.device)
+            yield Batch(index, first, self.y[index], tuple(others))
+
+    def _view(self, raw: Tensor, index: Tensor, key: int | None) -> Tensor:
+        return place(self.transform(raw, self.ids[index], key), self.device, self.channels_last)
+
+
+def place(x: Tensor, device: torch.device, channels_last: bool) -> Tensor:
+    """Move network input to where the network is, in the memory layout it wants."""
+    if channels_last:
+        return x.to(device, memory_format=torch.channels_last)
+    return x.to(device)

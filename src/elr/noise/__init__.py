@@ -1,0 +1,1 @@
+"""Wrong labels made on purpose, so that what a method does can be measured."""

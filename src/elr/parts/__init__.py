@@ -1,0 +1,1 @@
+"""Small pieces that methods are made of. Nothing here imports anything else of ours."""
