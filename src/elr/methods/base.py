@@ -5,6 +5,7 @@ the method says what the loss of a batch is. See docs/decisions/001-step-stage-c
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
@@ -14,13 +15,14 @@ from elr.data.stream import Batch, Stream, TrainData
 from elr.parts.clock import Clock
 
 
-class Step(NamedTuple):
+@dataclass(slots=True)
+class Step:
     """What a method gives back for a batch."""
 
     loss: Tensor  # one scalar; the engine calls backward() on it once
     count: int  # examples the mean is over, so that ragged batches weigh right
     seen: tuple[Tensor, Tensor] | None = None  # (index, logits) on unmixed input: per-example evidence
-    log: Mapping[str, Tensor] = {}  # noqa: RUF012 (a NamedTuple default is never mutated)
+    log: Mapping[str, Tensor | float] = field(default_factory=dict)
     then: Callable[[], None] | None = None  # runs after optimizer.step()
 
 
@@ -53,13 +55,17 @@ class Method(nn.Module):
 
     # What the registry tells users; a subclass overrides what differs.
     reference: ClassVar[str] = ""
-    cost: ClassVar[float] = 1.0  # forward/backward arithmetic of an epoch relative to cross entropy
     per_example: ClassVar[str] = "nothing"  # state kept for each example
     batch_coupled: ClassVar[bool] = False  # the loss of one example depends on the others of its batch
     backing: ClassVar[str] = "oracle only"  # or "paper number reproduced"
     keeps: ClassVar[str] = "last"  # which weights are the result: "last", or "selected" on noisy validation
 
     nets: nn.ModuleList
+
+    @property
+    def cost(self) -> float:
+        """Forward/backward arithmetic of an epoch relative to cross entropy (a backward counts as two forwards)."""
+        return 1.0
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
         """Allocate networks and tables. Default: one network, no table."""

@@ -1,0 +1,77 @@
+"""One safetensors file holds all that training needs to go on; no pickle. See docs/decisions/003-checkpoint.md."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from elr.engine.optim import load_momenta, momenta
+from elr.report.records import replacing
+
+KEEP = 2
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
+    """Write tensors and JSON metadata atomically. Tied weights are written once for each name."""
+    own: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().cpu().contiguous()
+        own[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
+        seen.add(tensor.data_ptr())
+    with replacing(path) as temporary:
+        save_file(own, temporary, metadata={key: json.dumps(value) for key, value in metadata.items()})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors and metadata; a missing, truncated or foreign file is one clear line."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except (SafetensorError, json.JSONDecodeError, OSError) as error:
+        raise ValueError(f"{path} is not a readable safetensors file ({error})") from error
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints of a run, oldest first."""
+    return sorted(folder.glob("epoch-*.safetensors"))
+
+
+def save(
+    folder: Path, epoch: int, method: nn.Module, optimizer: torch.optim.Optimizer, metadata: dict[str, Any]
+) -> None:
+    """Write the checkpoint of an epoch and keep the last two."""
+    folder.mkdir(exist_ok=True)
+    tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
+    tensors |= {f"momentum.{name}": value for name, value in momenta(optimizer).items()}
+    write_tensors(folder / f"epoch-{epoch:06d}.safetensors", tensors, {**metadata, "epoch": epoch})
+    for old in checkpoints(folder)[:-KEEP]:
+        old.unlink()
+
+
+def restore(folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, Any]) -> int:
+    """Load the newest checkpoint into method and optimizer and return its epoch; 0 if there is none.
+
+    Refuses a checkpoint whose metadata (identity of configuration and data) is not the one given.
+    """
+    found = checkpoints(folder)
+    if not found:
+        return 0
+    tensors, saved = read_tensors(found[-1])
+    for key, value in metadata.items():
+        if saved.get(key) != value:
+            raise ValueError(
+                f"{found[-1]} belongs to another run: its {key} is {saved.get(key)}, this one's is {value}"
+            )
+    state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
+    method.load_state_dict(state)
+    load_momenta(optimizer, {n.removeprefix("momentum."): t for n, t in tensors.items() if n.startswith("momentum.")})
+    return int(saved["epoch"])

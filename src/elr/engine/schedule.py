@@ -1,0 +1,77 @@
+"""Learning-rate schedules: pure functions of the clock."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from elr.parts.clock import Clock
+
+Schedule = Callable[[Clock, float], float]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same learning rate throughout."""
+
+    def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        return lr
+
+
+@dataclass(frozen=True)
+class MultiStep:
+    """Multiply by ``factor`` after each milestone; by default after one and two thirds of training, as on CIFAR-10."""
+
+    milestones: tuple[int, ...] = field(
+        default=(), metadata={"help": "epochs after which the rate drops (default: one and two thirds of training)"}
+    )
+    factor: float = field(default=0.01, metadata={"help": "what the rate is multiplied with"})
+
+    def __post_init__(self) -> None:
+        if list(self.milestones) != sorted(set(self.milestones)) or any(m < 1 for m in self.milestones):
+            raise ValueError(f"schedule.milestones must be increasing epochs from 1 on, got {self.milestones}")
+
+    def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        milestones = self.milestones or (clock.epochs / 3, 2 * clock.epochs / 3)
+        return lr * float(self.factor) ** sum(clock.epoch >= milestone for milestone in milestones)
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """Cosine annealing with warm restarts (Loshchilov and Hutter 2017), one step an epoch as in the authors' code."""
+
+    period: int = field(default=10, metadata={"help": "epochs between restarts"})
+    min_lr: float = field(default=0.001, metadata={"help": "rate that the cosine falls to"})
+
+    def __post_init__(self) -> None:
+        if self.period < 1:
+            raise ValueError(f"schedule.period must be at least 1 epoch, got {self.period}")
+
+    def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        phase = (clock.epoch % self.period) / self.period
+        return self.min_lr + (lr - self.min_lr) * (1.0 + math.cos(math.pi * phase)) / 2.0
+
+
+@dataclass(frozen=True)
+class OneCycle:
+    """Up in a straight line, then down in a straight line, batch by batch."""
+
+    warmup: float = field(default=0.23, metadata={"help": "fraction of training until the peak"})
+    start: float = field(default=0.2, metadata={"help": "rate at the start, as a fraction of the peak"})
+    end: float = field(default=0.07, metadata={"help": "rate at the end, as a fraction of the peak"})
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.warmup < 1.0:
+            raise ValueError(f"schedule.warmup must lie in [0, 1), got {self.warmup}")
+
+    def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        done = clock.progress
+        if done < self.warmup:
+            return lr * (self.start + (1.0 - self.start) * done / self.warmup)
+        return lr * (1.0 + (self.end - 1.0) * (done - self.warmup) / (1.0 - self.warmup))
+
+
+SCHEDULES: dict[str, type] = {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle}

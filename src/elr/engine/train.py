@@ -1,0 +1,324 @@
+"""Stages, epochs, passes, batches: the four loops around the only ``backward()``."""
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from elr.data import Data
+from elr.data.stream import TrainData
+from elr.engine import checkpoint
+from elr.engine.evaluate import EvaluateConfig, Evaluator
+from elr.engine.memory import keep_freed_blocks
+from elr.engine.optim import OptimConfig, build_optimizer, set_lr
+from elr.engine.schedule import Schedule
+from elr.methods.base import MakeNet, Method, Stage, Step
+from elr.parts.clock import Clock
+from elr.parts.draw import fold, id_keys
+from elr.report.metrics import selected, smoothed
+from elr.report.records import Record, append_line, keep_lines, read_lines
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Where and how the arithmetic runs. Not part of a run's identity; recorded with it."""
+
+    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, cuda:1, mps"})
+    threads: int | None = field(default=None, metadata={"help": "CPU threads (default: torch's choice)"})
+    precision: Literal["float32", "bfloat16"] = field(
+        default="float32", metadata={"help": "bfloat16: autocast forward passes; losses and targets stay in float32"}
+    )
+    channels_last: bool = field(default=False, metadata={"help": "channels-last memory layout for image networks"})
+    compile: bool = field(default=False, metadata={"help": "torch.compile the networks"})
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"runtime.threads must be at least 1, got {self.threads}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise ValueError(f"runtime.precision must be float32 or bfloat16, got {self.precision!r}")
+
+    def resolved_device(self) -> torch.device:
+        """The device that ``auto`` means here."""
+        if self.device != "auto":
+            try:
+                return torch.empty(0, device=self.device).device
+            except (RuntimeError, AssertionError) as error:
+                raise ValueError(
+                    f"runtime.device {self.device!r} cannot be used here: {str(error).splitlines()[0]}"
+                ) from error
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+class Progress(Protocol):
+    """Somebody who watches."""
+
+    def batch(self, epoch: int, done: int, total: int) -> None:
+        """Called after each batch with the batches done in this epoch."""
+        ...
+
+    def epoch(self, record: Record, seconds: float) -> None:
+        """Called after each epoch."""
+        ...
+
+
+class Silent:
+    """Nobody watches."""
+
+    def batch(self, epoch: int, done: int, total: int) -> None:
+        """Ignore."""
+
+    def epoch(self, record: Record, seconds: float) -> None:
+        """Ignore."""
+
+
+@dataclass
+class Job:
+    """All that a training run is made of."""
+
+    method: Method
+    make_model: Callable[[], nn.Module]
+    data: Data
+    epochs: int
+    optim: OptimConfig
+    schedule: Schedule
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    seed: int = 0
+    out: Path | None = None  # None: keep nothing on disk
+    identity: dict[str, Any] = field(default_factory=dict)  # must match on resume
+    progress: Progress = field(default_factory=Silent)
+
+
+@dataclass
+class Outcome:
+    """What training leaves in memory. The method holds the weights of the last epoch."""
+
+    records: list[Record]
+    timing: list[Record]
+    selected_epoch: int | None  # counted from 1; None without validation
+    selected_state: dict[str, Tensor] | None  # weights of that epoch, when nothing is kept on disk
+
+
+def train(job: Job) -> Outcome:
+    """Run the job from its newest checkpoint, or the start, to the end. ``job.method`` ends with the last weights."""
+    with private_randomness(job.runtime.resolved_device()), thread_count(job.runtime.threads):
+        return _Training(job).run()
+
+
+class _Training:
+    """The state of ``train`` while it runs."""
+
+    def __init__(self, job: Job) -> None:
+        keep_freed_blocks()
+        self.job = job
+        self.device = job.runtime.resolved_device()
+        self.data = _train_data(job, self.device)
+        self.evaluator = Evaluator(job.data, job.evaluate, self.device, channels_last=job.runtime.channels_last)
+        self.method = job.method
+        self.method.build(self._make_net(0), len(self.data), self.data.num_classes)
+        self.method.to(self.device)
+        if job.runtime.channels_last:
+            self.method.to(memory_format=torch.channels_last)
+        self.stages = self.method.plan(job.epochs)
+        self.total = sum(stage.epochs for stage in self.stages)
+        self.optimizer = build_optimizer(self.method, job.optim)
+        bf16 = job.runtime.precision == "bfloat16"
+        self.precision = torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext()
+        self.outcome = Outcome([], [], None, None)
+
+    def run(self) -> Outcome:
+        """Every epoch that is not behind us already."""
+        done = self._restore()
+        if self.job.runtime.compile:
+            for net in self.method.nets:
+                net.compile()
+        number = 0
+        for s, stage in enumerate(self.stages):
+            for e in range(stage.epochs):
+                number += 1
+                if number <= done:
+                    continue
+                started = time.perf_counter()
+                if e == 0 and stage.fresh:
+                    self._refresh(s)
+                record = {"epoch": number, "stage": s, **self._epoch(s, stage, e, number)}
+                if e == stage.epochs - 1:
+                    self.method.finish(s, self.data)
+                self._close(record, time.perf_counter() - started)
+        return self.outcome
+
+    def _epoch(self, s: int, stage: Stage, e: int, number: int) -> Record:
+        """Train one epoch; the record has the means of what the method logs."""
+        self.method.train()
+        start = Clock(self.job.seed, s, e, stage.epochs)
+        schedule = stage.schedule or self.job.schedule
+        means = _Means(self.data.y)
+        lr = 0.0
+        for turn, (stream, step) in enumerate(self.method.epoch(self.data, start)):
+            batches = self.data.num_batches(stream)
+            for b, batch in enumerate(self.data.batches(stream, start._replace(turn=turn))):
+                clock = start._replace(turn=turn, batch=b, batches=batches)
+                lr = stage.lr_scale * schedule(clock, self.job.optim.lr)
+                set_lr(self.optimizer, lr)
+                seed_torch(clock.key("network"), self.device)
+                with self.precision:
+                    result = step(batch, clock)
+                result.loss.backward()  # type: ignore[no-untyped-call]
+                self.optimizer.step()
+                self.optimizer.zero_grad(set_to_none=True)
+                if result.then is not None:
+                    result.then()
+                means.add(result)
+                self.job.progress.batch(number, turn * batches + b + 1, batches)
+        return {"lr": lr, **means.values(number)}
+
+    def _close(self, record: Record, seconds: float) -> None:
+        """Evaluate, select, record, save: in the order that makes a crash at any point harmless."""
+        started = time.perf_counter()
+        number = record["epoch"]
+        record |= self.evaluator.epoch(self.method, number, last=number == self.total)
+        outcome = self.outcome
+        outcome.records.append(record)
+        if "val_accuracy" in record:
+            curve = smoothed([r["val_accuracy"] for r in outcome.records])
+            record["val_smoothed"] = curve[-1]
+            if len(curve) == 1 or curve[-1] > max(curve[:-1]):
+                outcome.selected_epoch = number
+                self._keep_selected()
+        timing = {"epoch": number, "train_seconds": seconds, "evaluate_seconds": time.perf_counter() - started}
+        outcome.timing.append(timing)
+        if self.job.out is not None:
+            append_line(self.job.out / "records.jsonl", record)
+            append_line(self.job.out / "timing.jsonl", timing)
+            checkpoint.save(self.job.out / "checkpoint", number, self.method, self.optimizer, self.job.identity)
+        self.job.progress.epoch(record, seconds)
+
+    def _keep_selected(self) -> None:
+        state = self.method.state_dict()
+        if self.job.out is None:
+            self.outcome.selected_state = copy.deepcopy(state)
+        else:
+            metadata = {**self.job.identity, "epoch": self.outcome.selected_epoch}
+            checkpoint.write_tensors(self.job.out / "selected.safetensors", state, metadata)
+
+    def _restore(self) -> int:
+        """Go back to the newest checkpoint, if there is one; returns its epoch."""
+        if self.job.out is None:
+            return 0
+        done = checkpoint.restore(self.job.out / "checkpoint", self.method, self.optimizer, self.job.identity)
+        for name in ("records", "timing"):
+            path = self.job.out / f"{name}.jsonl"
+            kept = [record for record in read_lines(path) if record["epoch"] <= done]
+            if path.exists():
+                keep_lines(path, kept)
+            setattr(self.outcome, name, kept)
+        values = [r["val_accuracy"] for r in self.outcome.records if "val_accuracy" in r]
+        if values:
+            self.outcome.selected_epoch = selected(values) + 1
+        return done
+
+    def _make_net(self, stage: int) -> MakeNet:
+        def make_net(k: int = 0) -> nn.Module:
+            seed_torch(fold(self.job.seed, "init", stage, k), self.device)
+            net = self.job.make_model()
+            prepare = getattr(net, "prepare", None)
+            if callable(prepare):
+                prepare(self._sample())
+            return net
+
+        return make_net
+
+    def _sample(self, most: int = 5000) -> Tensor:
+        """Some training inputs as the network sees them without augmentation, for data-dependent initialisation."""
+        rows = torch.linspace(0, len(self.data) - 1, min(most, len(self.data))).long()
+        return self.data.transform(self.data.inputs.fetch(rows), self.data.ids[rows], None)
+
+    def _refresh(self, stage: int) -> None:
+        """New initial weights in place, so that optimizer and averages keep their references; momentum starts anew."""
+        make_net = self._make_net(stage)
+        for k, net in enumerate(self.method.nets):
+            net.load_state_dict(make_net(k).state_dict())
+        self.optimizer.state.clear()
+
+
+class _Means:
+    """Means over an epoch of what steps log, summed on the device: one synchronisation an epoch."""
+
+    def __init__(self, labels: Tensor) -> None:
+        self.labels = labels
+        self.sums: dict[str, Tensor | float] = {}
+        self.counts: dict[str, int] = {}
+
+    def add(self, step: Step) -> None:
+        """Take in one step, weighted by its number of examples."""
+        values = {"loss": step.loss.detach(), **step.log}
+        if step.seen is not None:
+            index, logits = step.seen
+            values["train_agreement"] = (logits.argmax(dim=1) == self.labels[index]).float().mean()
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value * step.count
+            self.counts[name] = self.counts.get(name, 0) + step.count
+
+    def values(self, epoch: int) -> dict[str, float]:
+        """The means; a loss that is not finite stops the run."""
+        means = {name: float(total) / self.counts[name] for name, total in self.sums.items()}
+        if not math.isfinite(means.get("loss", 0.0)):
+            raise FloatingPointError(
+                f"the loss became {means['loss']} in epoch {epoch}: lower optim.lr, or check the data"
+            )
+        return means
+
+
+def _train_data(job: Job, device: torch.device) -> TrainData:
+    train = job.data.train
+    return TrainData(
+        train.inputs,
+        torch.from_numpy(train.y),
+        len(job.data.classes),
+        job.data.transform,
+        ids=id_keys(train.ids),
+        batch_size=job.optim.batch_size,
+        device=device,
+        channels_last=job.runtime.channels_last,
+    )
+
+
+def seed_torch(key: int, device: torch.device) -> None:
+    """Seed the generators that layers such as dropout draw from, here and on the device.
+
+    Not ``torch.manual_seed``: on a machine without a GPU in use it formats a stack trace at every call.
+    """
+    torch.default_generator.manual_seed(key)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(key)
+    elif device.type == "mps":
+        torch.mps.manual_seed(key)
+
+
+@contextmanager
+def private_randomness(device: torch.device) -> Iterator[None]:
+    """Whatever is drawn inside, the caller's generators are as they were."""
+    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def thread_count(threads: int | None) -> Iterator[None]:
+    """Use this many CPU threads inside; None: leave as is."""
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)

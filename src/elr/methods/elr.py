@@ -1,0 +1,39 @@
+"""ELR: one network, targets by temporal ensembling."""
+
+from elr.data.stream import Batch
+from elr.losses import ELRLoss
+from elr.losses.elr import check_elr
+from elr.methods.base import MakeNet, Method, Step
+from elr.parts.clock import Clock
+
+
+class ELR(Method):
+    """CE + lam * log(1 - <p, t>), where t is a running average of the network's own predictions."""
+
+    reference = "Liu et al., NeurIPS 2020, Algorithm 1, Eq. (6) and (9)"
+    per_example = "C floats (the target)"
+
+    def __init__(
+        self, *, lam: float = 3.0, beta: float = 0.7, floor: float | None = None, clamp_penalty: bool = False
+    ) -> None:
+        super().__init__()
+        check_elr(lam, beta, floor)
+        self.lam = lam
+        self.beta = beta
+        # DEVIATES from paper: p is floored on its way into the target, as in the authors' code; floor=0 is the paper.
+        self.floor = floor
+        # DEVIATES from authors' code: p is not clamped inside the penalty, because there it has no gradient.
+        self.clamp_penalty = clamp_penalty
+
+    def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
+        """One network and one target for each example."""
+        super().build(make_net, num_examples, num_classes)
+        self.criterion = ELRLoss(
+            num_examples, num_classes, self.lam, self.beta, floor=self.floor, clamp_penalty=self.clamp_penalty
+        )
+
+    def step(self, batch: Batch, clock: Clock) -> Step:
+        """Update the targets, then the loss with the new ones."""
+        logits = self.nets[0](batch.x)
+        loss = self.criterion(logits, batch.y, batch.index)
+        return Step(loss, len(batch.y), seen=(batch.index, logits.detach()), log=self.criterion.last._asdict())

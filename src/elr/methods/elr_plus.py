@@ -1,0 +1,172 @@
+"""ELR+: ELR with two networks, weight averaging and mixup, each of them a switch."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from elr.data.stream import Batch, Stream, TrainData
+from elr.losses.elr import ELRLoss, check_elr, elr_loss, mean_terms
+from elr.methods.base import MakeNet, Method, Pass, Step, check_range
+from elr.parts.average import AveragedNet, TeacherBN, still_statistics
+from elr.parts.clock import Clock
+from elr.parts.mixup import draw_mix
+from elr.parts.ramp import ramp
+
+Averaging = Literal["ramp", "fixed", "warmup", "none"]
+
+
+class ELRPlus(Method):
+    """ELR with two networks that give each other targets from averaged weights, on inputs mixed by mixup."""
+
+    reference = "Liu et al., NeurIPS 2020, Algorithm 2"
+    per_example = "C floats for each network (the target)"
+
+    def __init__(
+        self,
+        *,
+        lam: float = 3.0,
+        beta: float = 0.7,
+        gamma: float = 0.997,
+        alpha: float = 1.0,
+        networks: Literal[1, 2] = 2,
+        averaging: Averaging = "ramp",
+        ramp_length: float = 0.57,
+        ramp_lam: bool = False,
+        update_labels: bool = False,
+        mix_per: Literal["batch", "example"] = "batch",
+        teacher_bn: TeacherBN = "batch",
+        combine: Literal["probabilities", "logits"] = "probabilities",
+        floor: float | None = None,
+        clamp_penalty: bool = False,
+    ) -> None:
+        super().__init__()
+        check_elr(lam, beta, floor)
+        check_range("gamma", gamma, 0.0, 1.0, open_high=True)
+        check_range("alpha", alpha, 0.0, 1e6)
+        check_range("ramp_length", ramp_length, 0.0, float("inf"))
+        if networks not in (1, 2):
+            raise ValueError(f"networks must be 1 or 2, got {networks!r}")
+        self.lam = lam
+        self.beta = beta
+        self.gamma = gamma
+        self.alpha = alpha  # 0 switches mixup off
+        self.networks = networks
+        self.averaging = averaging
+        # DEVIATES from paper: L is a fraction of the planned steps when at most 1 (40,000 steps are .57 of the paper's
+        # CIFAR-10 run, .45 of its CIFAR-100 run), because a short run with L = 40,000 would never leave the ramp.
+        self.ramp_length = ramp_length
+        self.ramp_lam = ramp_lam
+        self.update_labels = update_labels
+        # DEVIATES from paper: one coefficient for the batch, as in the authors' code; mix_per="example" is the paper.
+        self.mix_per = mix_per
+        self.teacher_bn = teacher_bn
+        # DEVIATES from authors' code: probabilities are averaged, because logits of two networks differ in scale.
+        self.combine = combine
+        # DEVIATES from authors' code: targets are floored as in their ELR (their ELR+ is not); floor=0 restores it.
+        self.floor = floor
+        self.clamp_penalty = clamp_penalty
+
+    @property
+    def cost(self) -> float:
+        """A student costs 3 units and its teacher 1 more, unless they are the same forward pass."""
+        return self.networks * (1.0 if self._own_targets else 4.0 / 3.0)
+
+    def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
+        """Networks, their averaged copies, and one table of targets for each."""
+        self.nets = nn.ModuleList([make_net(k) for k in range(self.networks)])
+        self.criteria = nn.ModuleList(
+            [ELRLoss(num_examples, num_classes, self.lam, self.beta, floor=self.floor) for _ in self.nets]
+        )
+        # DEVIATES from paper (zeros) and authors' code (another random network): copies, because the targets of the
+        # first epochs would come from a network that knows nothing.
+        self.averages = nn.ModuleList([AveragedNet(net) for net in self.nets] if self.averaging != "none" else [])
+
+    def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
+        """A whole pass for the first network, then one for the second."""
+        # DEVIATES from authors' code: both networks see the same noisy labels and the same split, because redrawing
+        # them for each network leaks validation images and shows the ensemble two labels for an image.
+        for k in range(self.networks):
+            yield Pass(Stream(), partial(self.step_of, k))
+
+    def step_of(self, k: int, batch: Batch, clock: Clock) -> Step:
+        """Loss of network k on one batch."""
+        net, criterion = self.nets[k], self.criteria[k]
+        assert isinstance(criterion, ELRLoss)
+        y = nn.functional.one_hot(batch.y, criterion.num_classes).float()  # (B, C)
+        x = batch.x
+        mix = None
+        if self.alpha > 0:
+            rng = clock.rng("mixup")
+            mix = draw_mix(rng, self.alpha, len(x), x.device, per_example=self.mix_per == "example")
+            x, y = mix.blend(x), mix.blend(y)
+        logits = net(x).float()
+        unmixed = logits.detach() if self._own_targets else self._teach(k, batch.x)
+        t = criterion.observe(batch.index, unmixed.softmax(dim=1))
+        if mix is not None:
+            t = mix.blend(t)
+        if self.update_labels:
+            y = updated_labels(y, t)
+        lam = self._lam(clock)
+        parts = elr_loss(logits, y, t, lam, clamp=criterion.floor if self.clamp_penalty else 0.0)
+        gamma = self._gamma(clock)
+        log: dict[str, Tensor | float] = {**mean_terms(parts)._asdict(), "lam": lam, "gamma": gamma}
+        return Step(parts.loss.mean(), len(y), (batch.index, unmixed), log, partial(self._follow, k, gamma))
+
+    def predict(self, x: Tensor) -> Tensor:
+        """Mean over the networks of probabilities, or softmax of the mean of logits."""
+        if self.combine == "probabilities":
+            return super().predict(x)
+        return torch.stack([net(x).float() for net in self.nets]).mean(dim=0).softmax(dim=1)
+
+    @property
+    def _own_targets(self) -> bool:
+        """One network, raw weights, unmixed input: teacher and student are the same forward pass, and this is ELR."""
+        return self.networks == 1 and self.averaging == "none" and self.alpha == 0
+
+    @torch.no_grad()
+    def _teach(self, k: int, x: Tensor) -> Tensor:
+        """Logits on the unmixed batch, from the other network (or from the only one), averaged or raw."""
+        teacher = self.networks - 1 - k
+        if self.averaging != "none":
+            return self.averages[teacher](x, self.teacher_bn).float()  # type: ignore[no-any-return]
+        net = self.nets[teacher]
+        was_training = net.training
+        net.train(self.teacher_bn == "batch")
+        with still_statistics(net):  # giving targets must not change the network that gives them
+            logits = net(x).float()
+        net.train(was_training)
+        return logits  # type: ignore[no-any-return]
+
+    def _follow(self, k: int, gamma: float) -> None:
+        # DEVIATES from paper: the average follows after the update, as in the authors' code; Algorithm 2 does it before
+        # the next batch, which is the same sequence of averages.
+        if self.averaging != "none":
+            average = self.averages[k]
+            assert isinstance(average, AveragedNet)
+            average.update(self.nets[k], gamma)
+
+    def _ramp(self, clock: Clock) -> float:
+        length = self.ramp_length * clock.steps if self.ramp_length <= 1 else self.ramp_length
+        return ramp(clock.step + 1, length)
+
+    def _lam(self, clock: Clock) -> float:
+        return self.lam * self._ramp(clock) if self.ramp_lam else self.lam
+
+    def _gamma(self, clock: Clock) -> float:
+        if self.averaging == "none":
+            return 0.0
+        if self.averaging == "ramp":
+            return self.gamma * self._ramp(clock)
+        if self.averaging == "warmup":
+            return min(1.0 - 1.0 / (clock.step + 2), self.gamma)
+        return self.gamma
+
+
+def updated_labels(y: Tensor, t: Tensor) -> Tensor:
+    """y t / sum(y t), (B, C); y itself where the sum underflows. For a label that is one class this changes nothing."""
+    product = y * t
+    total = product.sum(dim=1, keepdim=True)
+    return torch.where(total > torch.finfo(y.dtype).tiny, product / total.clamp_min(torch.finfo(y.dtype).tiny), y)

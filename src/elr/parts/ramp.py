@@ -1,0 +1,10 @@
+"""The sigmoid-shaped ramp of Laine and Aila, used for gamma and lambda in ELR+."""
+
+import math
+
+
+def ramp(step: float, length: float) -> float:
+    """exp(-5 (1 - step/length)^2), from exp(-5) at step 0 to 1 at ``length`` and after; 1 everywhere if length is 0."""
+    if length <= 0:
+        return 1.0
+    return math.exp(-5.0 * (1.0 - min(max(step / length, 0.0), 1.0)) ** 2)

@@ -1,0 +1,76 @@
+"""One row of state for each training example, such as ELR's targets."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+
+class ExampleTable(nn.Module):
+    """An (n, C) float32 table addressed by the row of the training set.
+
+    Not a registered buffer: DistributedDataParallel overwrites buffers with rank 0's copy at every forward.
+    It moves with the module and travels in ``state_dict`` as extra state, a plain tensor.
+    """
+
+    def __init__(self, num_examples: int, num_classes: int) -> None:
+        super().__init__()
+        self.values = torch.zeros(num_examples, num_classes)
+        self._hits = torch.zeros(num_examples)  # scratch, all zero between calls
+        self._one = torch.ones(())
+
+    def rows(self, index: Tensor) -> Tensor:
+        """The rows of these examples, (B, C)."""
+        try:
+            return self.values.index_select(0, index)
+        except (IndexError, RuntimeError) as error:
+            raise self._explain(index) from error
+
+    @torch.no_grad()
+    def average_in(self, index: Tensor, p: Tensor, beta: float) -> Tensor:
+        """t <- beta t + (1 - beta) p for these examples; returns the new rows.
+
+        An example that stands twice in the batch is updated once, with the mean of its predictions, in whatever order
+        they come. A row of p with a NaN leaves its target alone. Neither costs a host synchronisation.
+        """
+        old = self.rows(index)  # (B, C)
+        hits = self._hits.scatter_add_(0, index, self._one.expand(len(index))).gather(0, index)  # (B,)
+        self._hits.scatter_(0, index, 0.0)
+        rate = hits.reciprocal_().mul_(1.0 - beta).unsqueeze(1)
+        change = torch.sub(p, old).mul_(rate).nan_to_num_(nan=0.0)
+        # index_put_ sums duplicates in a fixed order on every device; index_add_ does not on CUDA.
+        self.values.index_put_((index,), change, accumulate=True)
+        return self.values.index_select(0, index)
+
+    def _explain(self, index: Tensor) -> IndexError:
+        n = len(self.values)
+        if index.dtype not in (torch.int64, torch.int32) or index.dim() != 1:
+            return IndexError(
+                f"index must be a 1-D integer tensor of dataset rows, got {index.dtype} {tuple(index.shape)}"
+            )
+        if index.device != self.values.device:
+            return IndexError(
+                f"index is on {index.device} but the targets are on {self.values.device}: move one of them"
+            )
+        bad = index[(index < 0) | (index >= n)]
+        return IndexError(
+            f"index {bad[0].item() if len(bad) else '?'} is outside the {n} rows: pass the row of the training set"
+        )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ExampleTable":
+        # Only the device may change: half-precision targets lose the digits near 1 that the penalty lives on.
+        self.values = self.values.to(fn(self.values).device)
+        self._hits = self._hits.to(self.values.device)
+        self._one = self._one.to(self.values.device)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def get_extra_state(self) -> Tensor:
+        """The table, for ``state_dict``."""
+        return self.values
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Take a saved table of the same shape."""
+        if state.shape != self.values.shape:
+            raise ValueError(f"saved table has shape {tuple(state.shape)}, this one {tuple(self.values.shape)}")
+        self.values.copy_(state)
