@@ -4,6 +4,7 @@ True labels do not exist here; the evaluator has them.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -14,7 +15,8 @@ from elr.parts.clock import Clock
 from elr.parts.draw import fold, generator
 
 
-class Batch(NamedTuple):
+@dataclass(slots=True)
+class Batch:
     """What a method may see of some examples."""
 
     index: Tensor  # (B,) row of the training set: the key into per-example state
@@ -92,15 +94,15 @@ class TrainData:
 
     def batches(self, stream: Stream, clock: Clock) -> Iterator[Batch]:
         """The batches of one pass. Depends on seed, stage, epoch, pass: the same call gives the same batches again."""
-        place = (clock.stage, clock.epoch, clock.turn)
+        where = (clock.stage, clock.epoch, clock.turn)
         rows = np.arange(len(self)) if stream.indices is None else stream.indices.cpu().numpy()
         if stream.shuffle:
-            rows = generator(fold(clock.seed, "shuffle", *place)).permutation(rows)
+            rows = generator(fold(clock.seed, "shuffle", *where)).permutation(rows)
         order = torch.from_numpy(rows)
-        for index in order.split(stream.batch_size or self.batch_size):
+        for index in torch.split(order, stream.batch_size or self.batch_size):
             raw = self.inputs.fetch(index)
             first, *others = (
-                self._view(raw, index, fold(clock.seed, "augment", *place, view) if stream.augment else None)
+                self._view(raw, index, fold(clock.seed, "augment", *where, view) if stream.augment else None)
                 for view in range(stream.views)
             )
             index = index.to(self.device)

@@ -9,7 +9,6 @@ import torch
 from elr.data import Data, Examples
 from elr.data.stream import place
 from elr.methods.base import Method
-from elr.parts.draw import id_keys
 from elr.report.metrics import accuracy, fractions
 
 
@@ -49,7 +48,7 @@ class Evaluator:
         training = method.training
         method.eval()
         channels_last = self.channels_last and len(examples.inputs.shape) == 3
-        keys = id_keys(examples.ids)
+        keys = examples.keys
         out = []
         for rows in torch.split(torch.arange(len(examples.y)), self.config.batch_size):
             x = self.data.transform(examples.inputs.fetch(rows), keys[rows], None)

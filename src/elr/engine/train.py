@@ -21,7 +21,7 @@ from elr.engine.optim import OptimConfig, build_optimizer, set_lr
 from elr.engine.schedule import Schedule
 from elr.methods.base import MakeNet, Method, Stage, Step
 from elr.parts.clock import Clock
-from elr.parts.draw import fold, id_keys
+from elr.parts.draw import fold
 from elr.report.metrics import selected, smoothed
 from elr.report.records import Record, append_line, keep_lines, read_lines
 
@@ -283,9 +283,9 @@ def _train_data(job: Job, device: torch.device) -> TrainData:
     return TrainData(
         train.inputs,
         torch.from_numpy(train.y),
-        len(job.data.classes),
+        job.data.num_classes,
         job.data.transform,
-        ids=id_keys(train.ids),
+        ids=train.keys,
         batch_size=job.optim.batch_size,
         device=device,
         channels_last=job.runtime.channels_last,

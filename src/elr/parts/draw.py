@@ -5,12 +5,9 @@ example ids into numbers that depend on nothing else: not on the batch, the numb
 See docs/decisions/002-randomness.md.
 """
 
-import hashlib
 import zlib
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -58,11 +55,3 @@ def uniforms(key: int, ids: Tensor, count: int) -> Tensor:
 def generator(key: int) -> np.random.Generator:
     """A NumPy generator for draws that belong to no single example (a permutation, a mixup coefficient)."""
     return np.random.Generator(np.random.Philox(key=key))
-
-
-def id_keys(ids: npt.NDArray[Any]) -> Tensor:
-    """Example ids as int64 for ``uniforms``: integers as they are, strings by a hash that never changes."""
-    if np.issubdtype(ids.dtype, np.integer):
-        return torch.from_numpy(ids.astype(np.int64))
-    digests = (hashlib.blake2b(str(name).encode(), digest_size=8).digest() for name in ids)
-    return torch.tensor([int.from_bytes(digest, "little", signed=True) for digest in digests], dtype=torch.int64)

@@ -1,0 +1,18 @@
+"""Train classifiers that stay right when labels are wrong, and find the wrong labels.
+
+Implements *Early-Learning Regularization Prevents Memorization of Noisy Labels* (Liu et al., NeurIPS 2020).
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from elr.data import WithIndex
+from elr.fit import fit
+from elr.losses import ELRLoss, elr_gradient, elr_penalty
+from elr.run import Run
+
+try:
+    __version__ = version("elr")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0"
+
+__all__ = ["ELRLoss", "Run", "WithIndex", "__version__", "elr_gradient", "elr_penalty", "fit"]

@@ -1,0 +1,229 @@
+"""One configuration rule: dotted names, the same in TOML and on the command line (docs/decisions/004-configuration.md).
+
+Every table has a head key, and naming the table sets it: ``--method elr`` is ``method.name``, ``--data cifar10`` is
+``data.source``. The arguments of a method, model or schedule are those of its constructor; there is no second list.
+"""
+
+import difflib
+import hashlib
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+import tomli_w
+from torch import nn
+
+from elr.convert import convert
+from elr.data import DataConfig
+from elr.engine.evaluate import EvaluateConfig
+from elr.engine.optim import OptimConfig
+from elr.engine.schedule import SCHEDULES, Schedule
+from elr.engine.train import RuntimeConfig
+from elr.methods import METHODS
+from elr.methods.base import Method
+from elr.models import constructor, make_model
+from elr.noise import NoiseConfig
+
+HEADS = {
+    "data": "source",
+    "noise": "kind",
+    "method": "name",
+    "model": "name",
+    "optim": "name",
+    "schedule": "name",
+    "runtime": "device",
+}
+TABLES: dict[str, Any] = {
+    "data": DataConfig,
+    "noise": NoiseConfig,
+    "optim": OptimConfig,
+    "evaluate": EvaluateConfig,
+    "runtime": RuntimeConfig,
+}
+# Tables whose options depend on the name chosen: head value by default.
+CHOSEN = {"method": "elr", "model": "small_cnn", "schedule": "multistep"}
+# What does not change the result: may differ on resume.
+FREE = {"runtime", "evaluate", "data.root", "data.cache", "data.cache_dir"}
+
+
+class Option(NamedTuple):
+    """One thing that can be set."""
+
+    key: str  # dotted
+    type: Any
+    default: Any
+    help: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A name from a registry and the arguments of what it names."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run. Build it with ``resolve``."""
+
+    data: DataConfig
+    noise: NoiseConfig
+    method: Choice
+    model: Choice
+    optim: OptimConfig
+    schedule: Choice
+    evaluate: EvaluateConfig
+    runtime: RuntimeConfig
+    epochs: int
+    seed: int
+
+    def flat(self) -> dict[str, Any]:
+        """Every option with its value, by dotted key."""
+        result: dict[str, Any] = {"epochs": self.epochs, "seed": self.seed}
+        for table in ("data", "noise", "method", "model", "optim", "schedule", "evaluate", "runtime"):
+            value = getattr(self, table)
+            pairs = {"name": value.name, **value.arguments} if isinstance(value, Choice) else asdict(value)
+            result |= {f"{table}.{key}": item for key, item in pairs.items()}
+        return result
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for two runs to give the same bits on the same data."""
+        return {k: v for k, v in self.flat().items() if k not in FREE and k.split(".")[0] not in FREE}
+
+    def digest(self) -> str:
+        """Hash of the identity."""
+        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()
+
+    def toml(self) -> str:
+        """The resolved configuration as TOML; options that are None are left out."""
+        tables: dict[str, Any] = {}
+        for key, value in self.flat().items():
+            table, dot, name = key.partition(".")
+            if value is not None:
+                (tables.setdefault(table, {}) if dot else tables)[name or table] = value
+        return tomli_w.dumps(tables)
+
+    def make_method(self) -> Method:
+        """The method, not built yet."""
+        return METHODS[self.method.name](**self.method.arguments)
+
+    def make_schedule(self) -> Schedule:
+        """The learning-rate schedule."""
+        schedule: Schedule = SCHEDULES[self.schedule.name](**self.schedule.arguments)
+        return schedule
+
+    def model_maker(self, shape: tuple[int, ...], num_classes: int) -> Callable[[], nn.Module]:
+        """A function that builds the network."""
+        return lambda: make_model(self.model.name, shape, num_classes, **self.model.arguments)
+
+
+def options(chosen: Mapping[str, str] | None = None) -> dict[str, Option]:
+    """Every option there is for these choices of method, model and schedule."""
+    names = {**CHOSEN, **(chosen or {})}
+    found = [
+        Option("epochs", int, 60, "epochs to train"),
+        Option("seed", int, 0, "seed of everything random: split, noise, initial weights, order, augmentation"),
+    ]
+    for table, cls in TABLES.items():
+        hints = get_type_hints(cls)
+        for f in fields(cls):
+            default = None if f.default is MISSING else f.default
+            found.append(Option(f"{table}.{f.name}", hints[f.name], default, f.metadata.get("help", "")))
+    builders = {"method": _lookup("method", names["method"], METHODS), "model": constructor(names["model"])}
+    builders["schedule"] = _lookup("schedule", names["schedule"], SCHEDULES)
+    for table, builder in builders.items():
+        found.append(Option(f"{table}.name", str, names[table], f"{table} by name; `elr {table}s` lists them"))
+        found += [Option(f"{table}.{key}", *rest) for key, *rest in _parameters(builder)]
+    return {option.key: option for option in found}
+
+
+def _lookup(table: str, name: str, registry: Mapping[str, Any]) -> Any:
+    if name not in registry:
+        raise ValueError(f"unknown {table} {name!r}; {nearest(name, registry)}")
+    return registry[name]
+
+
+def _parameters(builder: Any) -> list[tuple[str, Any, Any, str]]:
+    """(name, type, default, help) of the keyword-only arguments; help comes from ``Annotated`` or field metadata."""
+    metadata = (
+        {f.name: f.metadata.get("help", "") for f in fields(builder)}
+        if hasattr(builder, "__dataclass_fields__")
+        else {}
+    )
+    found = []
+    for name, parameter in inspect.signature(builder, eval_str=True).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or name in metadata:
+            kind, text = parameter.annotation, metadata.get(name, "")
+            if get_origin(kind) is Annotated:
+                kind, text, *_ = get_args(kind)
+            found.append((name, kind, parameter.default, text))
+    return found
+
+
+def nearest(name: str, known: Any) -> str:
+    """A hint for a name that is not known."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+
+
+def resolve(settings: Mapping[str, Any]) -> Config:
+    """A configuration from dotted settings (strings are parsed); what is not set has its default."""
+    settings = {f"{key}.{HEADS[key]}" if key in HEADS else key: value for key, value in settings.items()}
+    chosen = {
+        t: str(settings[f"{t}.name"]).replace("-", "_") for t in ("method", "schedule") if f"{t}.name" in settings
+    }
+    if "model.name" in settings:
+        chosen["model"] = str(settings["model.name"])
+    known = options(chosen)
+    for key in settings:
+        if key not in known:
+            raise ValueError(f"unknown option {key!r}; {_hint(key, known)}")
+    values = {key: option.default for key, option in known.items()}
+    values |= {key: convert(value, known[key].type, key) for key, value in settings.items()}
+    values |= {f"{table}.name": name for table, name in chosen.items()}
+    if values["epochs"] < 1:
+        raise ValueError(f"epochs must be at least 1, got {values['epochs']}")
+    tables: dict[str, Any] = {table: cls(**_table(values, table)) for table, cls in TABLES.items()}
+    for table in CHOSEN:
+        arguments = _table(values, table)
+        tables[table] = Choice(arguments.pop("name"), arguments)
+    config = Config(**tables, epochs=values["epochs"], seed=values["seed"])
+    config.make_method()  # refuses hyperparameters out of range before any data are read
+    config.make_schedule()
+    return config
+
+
+def _table(values: Mapping[str, Any], table: str) -> dict[str, Any]:
+    return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{table}.")}
+
+
+def _hint(key: str, known: Mapping[str, Option]) -> str:
+    """Prefer a name of the same table: ``method.lamb`` means ``method.lam`` even where ``optim.lr`` is as near."""
+    table = key.partition(".")[0]
+    same = [name for name in known if name.startswith(f"{table}.")]
+    if same:
+        near = difflib.get_close_matches(key, same, n=1, cutoff=0.6)
+        return f"did you mean {near[0]!r}?" if near else f"{table} has {', '.join(n.partition('.')[2] for n in same)}"
+    return nearest(key, [*known, *HEADS])
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Dotted settings from a TOML file; ``method = "elr"`` is short for ``[method] name = "elr"``."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"configuration {path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"configuration {path} cannot be read: {error}") from error
+    settings: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, dict):
+            settings |= {f"{key}.{name}": item for name, item in value.items()}
+        else:
+            settings[key] = value
+    return settings

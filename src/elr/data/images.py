@@ -1,0 +1,172 @@
+"""Image files as inputs: decoded to one size by a few threads, checked before training, cached on request."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from elr.data.config import DataConfig
+from elr.data.inputs import TensorInputs
+from elr.data.stream import Inputs
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+LARGEST_SIDE = 224  # of the default size
+
+Result = TypeVar("Result")
+
+
+def open_images(paths: Sequence[Path], config: DataConfig) -> tuple[Inputs, dict[int, str]]:
+    """Inputs (3, S, S) of all files, and the rows that cannot be decoded with the reason, if they may be skipped."""
+    with ThreadPoolExecutor(_threads()) as pool:
+        side = config.image_size or _common_side(paths, pool)
+        if config.cache == "none":
+            inputs: Inputs = FileInputs(paths, side)
+            bad = _failures(pool, lambda row: check(paths[row]), len(paths))
+        elif config.cache == "ram":
+            canvas = np.zeros((len(paths), 3, side, side), dtype=np.uint8)
+            inputs, bad = TensorInputs(torch.from_numpy(canvas)), _fill(canvas, paths, pool)
+        else:
+            assert config.cache_dir is not None
+            canvas, bad = _disk_cache(paths, side, Path(config.cache_dir), pool)
+            inputs = TensorInputs(torch.from_numpy(canvas))
+    if bad and config.on_bad_file == "stop":
+        row, reason = next(iter(bad.items()))
+        more = f" (and {len(bad) - 1:,} more)" if len(bad) > 1 else ""
+        raise ValueError(f"cannot decode {paths[row]}: {reason}{more}; data.on_bad_file skip leaves such files out")
+    return inputs, bad
+
+
+class FileInputs:
+    """Images decoded every time they are asked for."""
+
+    def __init__(self, paths: Sequence[Path], side: int) -> None:
+        self.paths = paths
+        self.side = side
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return (3, self.side, self.side)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_threads())
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Decode these files."""
+        chosen = [self.paths[row] for row in rows.tolist()]
+        out = np.empty((len(chosen), *self.shape), dtype=np.uint8)
+        for row, error in _failures(self._pool, lambda row: _into(out, row, chosen[row]), len(chosen)).items():
+            raise ValueError(f"cannot decode {chosen[row]}: {error}; it was readable before training")
+        return torch.from_numpy(out)
+
+
+def decode(path: Path, side: int) -> NDArray[np.uint8]:
+    """One file as RGB (3, side, side): upright, shorter side resized to ``side``, centre kept."""
+    with Image.open(path) as image:
+        image.draft("RGB", (side, side))  # a large JPEG decodes at a fraction of its size, never below ``side``
+        upright = ImageOps.exif_transpose(image)
+        fitted = ImageOps.fit(_rgb(upright), (side, side), method=Image.Resampling.BILINEAR)
+    return np.asarray(fitted).transpose(2, 0, 1)
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or image.mode == "I":  # PIL would clip 16-bit grey to white
+        image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8))
+    if image.mode == "P":  # a palette may carry transparency in a form that converts only through RGBA
+        image = image.convert("RGBA")
+    return image.convert("RGB")
+
+
+def check(path: Path) -> None:
+    """Raise if a file cannot be decoded to its last byte; a JPEG at an eighth of its size, which reads all of it."""
+    with Image.open(path) as image:
+        image.draft("RGB", (1, 1))
+        image.load()
+
+
+def _common_side(paths: Sequence[Path], pool: ThreadPoolExecutor) -> int:
+    """The median shorter side, at most 224: small pictures are not blown up, large ones not carried along."""
+
+    def shorter(path: Path) -> int:
+        try:
+            with Image.open(path) as image:
+                return min(image.size)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+            return 0  # the check after this one says why
+
+    sides = [side for side in pool.map(shorter, paths) if side]
+    return min(LARGEST_SIDE, int(np.median(sides))) if sides else LARGEST_SIDE
+
+
+def _failures(pool: ThreadPoolExecutor, work: Callable[[int], Any], count: int) -> dict[int, str]:
+    """Run ``work`` on 0 .. count - 1 and collect what cannot be decoded."""
+
+    def attempt(row: int) -> str | None:
+        try:
+            work(row)
+        # What Pillow's decoders raise on damaged files, whatever the format.
+        except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+            return str(error) or type(error).__name__
+        return None
+
+    reasons = _bounded_map(pool, attempt, range(count))
+    return {row: reason for row, reason in enumerate(reasons) if reason is not None}
+
+
+def _bounded_map(
+    pool: ThreadPoolExecutor, work: Callable[[int], Result], rows: Sequence[int], block: int = 4096
+) -> Iterable[Result]:
+    """pool.map without a million futures at once."""
+    for start in range(0, len(rows), block):
+        yield from pool.map(work, rows[start : start + block])
+
+
+def _fill(canvas: NDArray[np.uint8], paths: Sequence[Path], pool: ThreadPoolExecutor) -> dict[int, str]:
+    return _failures(pool, lambda row: _into(canvas, row, paths[row]), len(paths))
+
+
+def _into(canvas: NDArray[np.uint8], row: int, path: Path) -> None:
+    canvas[row] = decode(path, canvas.shape[-1])
+
+
+def _disk_cache(
+    paths: Sequence[Path], side: int, folder: Path, pool: ThreadPoolExecutor
+) -> tuple[NDArray[np.uint8], dict[int, str]]:
+    """A memory-mapped .npy called after the files' names, sizes and times; a .json beside it lists the unreadable."""
+    digest = hashlib.sha256(f"{side}".encode())
+    for path in paths:
+        stat = path.stat() if path.exists() else None
+        digest.update(f"\0{path.absolute()}\0{stat and stat.st_size}\0{stat and stat.st_mtime_ns}".encode())
+    target = folder / f"images-{side}-{digest.hexdigest()[:16]}.npy"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f".{target.stem}.{os.getpid()}"
+        canvas = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(paths), 3, side, side))
+        bad = _fill(canvas, paths, pool)
+        canvas.flush()
+        del canvas
+        # The .npy comes last: where it exists, both are complete.
+        listed = partial.with_suffix(".json")
+        listed.write_text(json.dumps(bad))
+        os.replace(listed, target.with_suffix(".json"))
+        os.replace(partial, target)
+    bad = {int(row): reason for row, reason in json.loads(target.with_suffix(".json").read_text()).items()}
+    return np.load(target, mmap_mode="c", allow_pickle=False), bad
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

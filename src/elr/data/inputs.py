@@ -1,0 +1,96 @@
+"""Inputs of a split: in memory (or mapped from a file), or a selection of rows of others."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elr.data.stream import Inputs
+
+
+class TensorInputs:
+    """Inputs kept as one tensor, (N, ...): uint8 for images, float32 for anything else."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return tuple(self.x.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Copy these rows."""
+        return self.x.index_select(0, rows)
+
+
+class Rows:
+    """Some rows of other inputs, in a given order, without copying them."""
+
+    def __init__(self, inputs: Inputs, rows: Tensor) -> None:
+        self.inputs: Inputs = inputs
+        self.rows: Tensor = rows
+        if isinstance(inputs, Rows):  # one level only, however often a split is split again
+            self.inputs, self.rows = inputs.inputs, inputs.rows[rows]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return self.inputs.shape
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Read these rows of the selection."""
+        return self.inputs.fetch(self.rows[rows])
+
+
+def as_inputs(x: Any, name: str = "x") -> TensorInputs:
+    """An array as inputs: (N, D), (N, H, W), (N, H, W, C) or (N, C, H, W), numbers of any type, all finite."""
+    tensor = torch.as_tensor(x) if isinstance(x, Tensor) else torch.from_numpy(_numbers(x, name))
+    tensor = tensor.detach().cpu()
+    if tensor.ndim not in (2, 3, 4) or 0 in tensor.shape[1:]:
+        raise ValueError(
+            f"{name} must have shape (N, D), (N, H, W), (N, H, W, C) or (N, C, H, W), got {tuple(tensor.shape)}"
+        )
+    if tensor.dtype != torch.uint8 or tensor.ndim == 2:
+        tensor = tensor.to(torch.float32)
+        check_finite(tensor, name)
+    return TensorInputs(channels_first(tensor).contiguous())
+
+
+def _numbers(x: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(x)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must hold numbers, got {array.dtype}")
+    if array.dtype == np.uint8:
+        # A copy only when torch would otherwise share memory that cannot be written.
+        return array if array.flags.writeable else array.copy()
+    with np.errstate(over="ignore"):  # what overflows becomes inf, which check_finite reports
+        return array.astype(np.float32)
+
+
+def channels_first(x: Tensor) -> Tensor:
+    """(N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); anything else as it is."""
+    if x.ndim == 3:
+        return x.unsqueeze(1)
+    if x.ndim < 4:
+        return x
+    # Square images show which axis is which; for others the channels are the shorter of the two outer axes.
+    first, middle, last = x.shape[1:]
+    return x.permute(0, 3, 1, 2) if middle != last and (first == middle or last < first) else x
+
+
+def check_finite(x: Tensor, name: str) -> None:
+    """Refuse NaN and infinity with the first row that has one."""
+    for start in range(0, len(x), 4096):
+        fine = torch.isfinite(x[start : start + 4096]).flatten(1).all(1)
+        if not fine.all():
+            row = start + int((~fine).nonzero()[0])
+            raise ValueError(f"{name} holds NaN, infinity or a value beyond float32 in row {row}")

@@ -1,0 +1,190 @@
+"""From a configuration, or from arrays, to data ready for a run."""
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elr.data.arrays import read_arrays, read_dataset
+from elr.data.cifar import KINDS, holds, read_cifar, read_cifar_folder
+from elr.data.config import DataConfig
+from elr.data.digits import read_digits
+from elr.data.examples import Data, Examples
+from elr.data.folder import read_folder
+from elr.data.labels import as_names, class_names, encode, match, read_labels
+from elr.data.manifest import read_manifest
+from elr.data.noisy import add_noise
+from elr.data.npz import read_npz_source
+from elr.data.source import Part, Source
+from elr.data.split import stratified
+from elr.noise import NoiseConfig
+from elr.parts.draw import fold, generator
+
+SOURCES = ("digits", *KINDS)
+_NO_NOISE = NoiseConfig()
+_DEFAULTS = DataConfig()
+
+
+def load(
+    config: DataConfig,
+    noise: NoiseConfig = _NO_NOISE,
+    seed: int = 0,
+    *,
+    classes: tuple[str, ...] | None = None,
+) -> Data:
+    """Read a source, then: other labels if asked for, validation split, subset, noise.
+
+    ``classes`` fixes classes and their order, for data that meet a trained model.
+    """
+    return prepare(read_source(config), config, noise, seed, classes)
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    *,
+    x_test: Any = None,
+    y_test: Any = None,
+    y_true: Any = None,
+    ids: Any = None,
+    classes: tuple[str, ...] | None = None,
+    config: DataConfig = _DEFAULTS,
+    noise: NoiseConfig = _NO_NOISE,
+    seed: int = 0,
+) -> Data:
+    """The same from NumPy arrays or tensors: x (N, D), (N, H, W), (N, H, W, C) or (N, C, H, W), y names or integers."""
+    source = read_arrays(x, y, config=config, x_test=x_test, y_test=y_test, y_true=y_true, ids=ids, classes=classes)
+    return prepare(source, config, noise, seed)
+
+
+def from_dataset(
+    dataset: Any,
+    *,
+    test: Any = None,
+    classes: tuple[str, ...] | None = None,
+    config: DataConfig = _DEFAULTS,
+    noise: NoiseConfig = _NO_NOISE,
+    seed: int = 0,
+) -> Data:
+    """The same from map-style torch datasets of (x, y); x a PIL image, bytes, or numbers ready for the network."""
+    return prepare(read_dataset(dataset, config=config, test=test, classes=classes), config, noise, seed)
+
+
+def read_source(config: DataConfig) -> Source:
+    """A name, or a path by its kind."""
+    if config.source == "digits":
+        return read_digits(config)
+    if config.source in KINDS:
+        return read_cifar(config.source, config)
+    path = Path(config.source)
+    if path.is_dir():
+        found = [name for name in KINDS if holds(path, name)]
+        return read_cifar_folder(path, found[0], config) if found else read_folder(path, config)
+    if not path.exists():
+        near = difflib.get_close_matches(config.source.lower(), SOURCES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"give {', '.join(SOURCES)} or a path"
+        raise FileNotFoundError(f"no data source and no path {config.source!r}; {hint}")
+    if path.suffix == ".npz":
+        return read_npz_source(path, config)
+    if path.suffix in (".csv", ".tsv", ".parquet"):
+        return read_manifest(path, config)
+    raise ValueError(f"cannot tell what {path} is; expected a folder, .npz, .csv, .tsv or .parquet")
+
+
+def prepare(
+    source: Source, config: DataConfig, noise: NoiseConfig, seed: int, classes: tuple[str, ...] | None = None
+) -> Data:
+    """Everything that happens to a source before a run sees it."""
+    given = as_names(source.train.labels, f"the training part of {source.name}")
+    classes = classes or source.classes or class_names(given)
+    train = _examples(source.train, source, classes, "train")
+    val = None if source.val is None else _examples(source.val, source, classes, "val")
+    test = None if source.test is None else _examples(source.test, source, classes, "test")
+    if config.labels is not None:
+        train, val = _relabel(train, val, config, classes)
+    if (present := len(np.unique(train.y))) < 2:
+        name = classes[train.y[0]]
+        raise ValueError(f"{source.name} has {present} class only, {name!r}; a classifier needs two or more")
+    split_seed = seed if config.seed is None else config.seed
+    if val is None and config.val_fraction > 0:
+        train, val = _split(train, config, split_seed, source.name)
+    train = _subset(train, config, split_seed)
+    train, val, manifest = add_noise(train, val, source, classes, noise, seed)
+    transform = source.transform(train.inputs)
+    return Data(source.name, train, val, test, classes, transform, manifest, source.skipped)
+
+
+def _examples(part: Part, source: Source, classes: tuple[str, ...], split: str) -> Examples:
+    where = f"the {split} part of {source.name}"
+    if len(part.labels) == 0 or len(part.inputs) == 0:
+        raise ValueError(f"{where} is empty")
+    if len(part.labels) != len(part.inputs):
+        raise ValueError(f"{where} has {len(part.inputs):,} inputs and {len(part.labels):,} labels")
+    if source.classes is classes and part.labels.dtype.kind == "i":  # class numbers, too many to go by way of names
+        y = part.labels.astype(np.int64)
+        if y.min() < 0 or y.max() >= len(classes):
+            bad = y[(y < 0) | (y >= len(classes))][0]
+            raise ValueError(f"label {bad} of {where} is outside the {len(classes)} classes")
+    else:
+        y = encode(_names(part.labels, source, where), classes, where)
+    y_true = None
+    if part.true_labels is not None:
+        y_true = encode(_names(part.true_labels, source, where), classes, f"y_true of {where}")
+    return Examples(part.inputs, y, part.ids, y_true)
+
+
+def _names(labels: NDArray[Any], source: Source, where: str) -> NDArray[np.str_]:
+    """Class numbers of a source with named classes by their names: another order of classes may have been asked for."""
+    known = np.array(source.classes or (), dtype=np.str_)
+    if labels.dtype.kind in "iu" and labels.min(initial=0) >= 0 and labels.max(initial=0) < len(known):
+        labels = known[labels]
+    return as_names(labels, where)
+
+
+def _relabel(
+    train: Examples, val: Examples | None, config: DataConfig, classes: tuple[str, ...]
+) -> tuple[Examples, Examples | None]:
+    """Labels from a file: for the whole training part, and for all or none of a validation part the source has."""
+    assert config.labels is not None
+    ids, names = read_labels(config.labels, config.labels_column)
+    if ids is None:
+        if train.ids.dtype.kind != "i" or len(names) != len(train):
+            raise ValueError(
+                f"label file {config.labels} has {len(names):,} labels and no ids for {len(train):,} training examples"
+            )
+        ids = train.ids
+    y = encode(names, classes, f"label file {config.labels}")
+    rows = match(train.ids, ids)
+    if (missing := train.ids[rows < 0]).size:
+        raise ValueError(
+            f"ids of label file {config.labels} do not match: {len(missing):,} of {len(train):,} training examples are "
+            f"not in it, first {missing[0]!s}"
+        )
+    train = train.relabel(y[rows])
+    if val is not None:
+        rows = match(val.ids, ids)
+        if 0 < (rows < 0).sum() < len(val):
+            raise ValueError(f"label file {config.labels} lacks validation example {val.ids[rows < 0][0]!s}")
+        val = val if (rows < 0).all() else val.relabel(y[rows])
+    return train, val
+
+
+def _split(train: Examples, config: DataConfig, seed: int, name: str) -> tuple[Examples, Examples]:
+    count = round(config.val_fraction * len(train))
+    if count == 0:
+        raise ValueError(
+            f"the val part of {name} is empty: {config.val_fraction:g} of {len(train)} examples is none; "
+            "raise data.val_fraction, or set it to 0"
+        )
+    rest, held_out = stratified(train.y, count, generator(fold(seed, "split")), keep=1)
+    return train.take(rest), train.take(held_out)
+
+
+def _subset(train: Examples, config: DataConfig, seed: int) -> Examples:
+    if config.subset is None or config.subset == len(train):
+        return train
+    if config.subset > len(train):
+        raise ValueError(f"data.subset {config.subset:,} exceeds the {len(train):,} training examples")
+    return train.take(stratified(train.y, config.subset, generator(fold(seed, "subset")))[1])

@@ -1,0 +1,63 @@
+"""What every source hands over: splits with labels still as the user wrote them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elr.data.augment import ImageTransform, VectorTransform, measure
+from elr.data.config import DataConfig
+from elr.data.stream import Inputs, Transform
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One split as read."""
+
+    inputs: Inputs
+    labels: NDArray[Any]  # (n,) class names, or class numbers where the source knows its classes
+    ids: NDArray[Any]  # (n,) int64 or str
+    true_labels: NDArray[Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A data set as read. The transform is made later, from the inputs that remain for training."""
+
+    name: str
+    train: Part
+    transform: Callable[[Inputs], Transform]
+    val: Part | None = None
+    test: Part | None = None
+    classes: tuple[str, ...] | None = None  # None: the labels found
+    superclass: NDArray[np.int64] | None = None  # (C,)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+Constants = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def image_transform(
+    config: DataConfig, constants: Constants, *, pad: int, flip: bool, reflect: bool = False
+) -> ImageTransform:
+    """The source's own augmentation, unless the configuration says otherwise."""
+    if not config.augment:
+        return ImageTransform(*constants)
+    return ImageTransform(
+        *constants,
+        pad=pad if config.pad is None else config.pad,
+        flip=flip if config.flip is None else config.flip,
+        padding=config.padding or ("reflect" if reflect else "zeros"),
+    )
+
+
+def fitted_transform(config: DataConfig, inputs: Inputs) -> Transform:
+    """The transform for arrays of unknown origin: standardised by the training part, images shifted, never flipped."""
+    if len(inputs.shape) == 1:
+        return VectorTransform(*measure(inputs)) if config.standardize else VectorTransform()
+    channels, height, width = inputs.shape
+    unit = (0.0,) * channels, (1.0,) * channels
+    constants = measure(inputs) if config.standardize else unit
+    return image_transform(config, constants, pad=min(height, width) // 8, flip=False)

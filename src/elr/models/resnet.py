@@ -1,0 +1,63 @@
+"""Residual networks in their CIFAR form (He et al. 2016a): 3x3 stem of stride 1, no max pool, global average pool."""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around an identity, or around a 1x1 projection where the shape changes."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, after, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(after)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(after)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or before != after:
+            self.shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, before, H, W) -> (B, after, H / stride, W / stride)."""
+        out: Tensor = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
+        return functional.relu(out + self.shortcut(x))
+
+
+class ResNet(nn.Module):
+    """Four stages of basic blocks of 1, 2, 4 and 8 times ``width`` channels."""
+
+    def __init__(
+        self, input_shape: tuple[int, ...], num_classes: int, *, blocks: tuple[int, int, int, int], width: int
+    ) -> None:
+        super().__init__()
+        if len(input_shape) != 3:
+            raise ValueError(
+                f"a ResNet needs images (channels, height, width), got inputs of shape {tuple(input_shape)}"
+            )
+        self.conv1 = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        layers: list[nn.Module] = []
+        before = width
+        for stage, count in enumerate(blocks):
+            after = width * 2**stage
+            for block in range(count):
+                layers.append(BasicBlock(before, after, 2 if stage and not block else 1))
+                before = after
+        self.layers = nn.Sequential(*layers)
+        self.fc = nn.Linear(before, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, C) of images (B, channels, height, width) of any size."""
+        x = self.layers(functional.relu(self.bn1(self.conv1(x))))
+        logits: Tensor = self.fc(x.mean((2, 3)))
+        return logits
+
+
+def resnet18(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64) -> ResNet:
+    """ResNet-18 for small images."""
+    return ResNet(input_shape, num_classes, blocks=(2, 2, 2, 2), width=width)
+
+
+def resnet34(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64) -> ResNet:
+    """ResNet-34 for small images; the network of the paper's ELR rows on CIFAR."""
+    return ResNet(input_shape, num_classes, blocks=(3, 4, 6, 3), width=width)

@@ -1,0 +1,129 @@
+"""A run on disk: where its files are, and how to use what was trained."""
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from elr.config import Config, read_toml, resolve
+from elr.data import Data, DataConfig, Examples, from_description, load_unlabelled
+from elr.data.inputs import as_inputs
+from elr.data.stream import Inputs
+from elr.engine.checkpoint import read_tensors
+from elr.engine.evaluate import EvaluateConfig, Evaluator
+from elr.methods.base import Method
+from elr.report.records import Record, read_json, read_lines
+
+Which = Literal["last", "selected", "result"]
+
+
+class Run:
+    """Handle on a run directory. Reads lazily; never writes.
+
+    Args:
+        path: the run directory.
+        model: for a run on a network of your own: the module, or a function that builds it.
+    """
+
+    def __init__(self, path: str | Path, model: nn.Module | Callable[[], nn.Module] | None = None) -> None:
+        self.path = Path(path)
+        self._model = model
+        if not (self.path / "config.toml").is_file():
+            raise FileNotFoundError(f"{self.path} is not a run: it has no config.toml")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def config(self) -> Config:
+        """The resolved configuration."""
+        return resolve(read_toml(self.path / "config.toml"))
+
+    @property
+    def finished(self) -> bool:
+        """Whether training reached its last epoch."""
+        return (self.path / "summary.json").is_file()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Headline numbers; raises if the run is not finished."""
+        if not self.finished:
+            raise FileNotFoundError(f"{self.path} is not finished: resume it to get a summary")
+        return dict(read_json(self.path / "summary.json"))
+
+    @property
+    def records(self) -> list[Record]:
+        """One record for each epoch: deterministic quantities only."""
+        return read_lines(self.path / "records.jsonl")
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """Sizes, input shape and transform of the data."""
+        return dict(read_json(self.path / "data.json"))
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the probabilities."""
+        return tuple(read_json(self.path / "classes.json"))
+
+    def method(self, which: Which = "result") -> Method:
+        """The trained method with its tables: ``last`` epoch, ``selected`` on validation, or the ``result`` of the method."""
+        method = self.config.make_method() if self._model is None else self._custom_method()
+        shape, classes = tuple(self.facts["shape"]), len(self.classes)
+        maker = self.config.model_maker(shape, classes) if self._model is None else _maker(self._model)
+        method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
+        if which == "result":
+            which = "selected" if method.keeps == "selected" else "last"
+        name = "model" if which == "last" else "selected"
+        tensors, _ = read_tensors(self.path / f"{name}.safetensors")
+        method.load_state_dict(tensors)
+        return method.eval()
+
+    def predict_proba(self, x: Any, *, which: Which = "result", batch_size: int = 512) -> npt.NDArray[np.float32]:
+        """Class probabilities (n, C) of raw inputs: an array as trained on, or a path (image folder, manifest, .npz)."""
+        if isinstance(x, str | Path):
+            return self.probabilities(
+                load_unlabelled(self.input_config(str(x))).inputs, which=which, batch_size=batch_size
+            )
+        return self.probabilities(as_inputs(np.asarray(x), "x"), which=which, batch_size=batch_size)
+
+    def predict(self, x: Any, *, which: Which = "result") -> npt.NDArray[np.str_]:
+        """Predicted class names."""
+        return np.array(self.classes)[self.predict_proba(x, which=which).argmax(axis=1)]
+
+    def probabilities(
+        self, inputs: Inputs, *, which: Which = "result", batch_size: int = 512
+    ) -> npt.NDArray[np.float32]:
+        """Class probabilities of loaded inputs."""
+        if tuple(inputs.shape) != tuple(self.facts["raw_shape"]):
+            raise ValueError(
+                f"inputs have shape {tuple(inputs.shape)}, the run was trained on {tuple(self.facts['raw_shape'])}"
+            )
+        n = len(inputs)
+        examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
+        transform = from_description(self.facts["transform"])
+        data = Data("inputs", examples, None, None, self.classes, transform)
+        evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"))
+        return evaluator.probabilities(self.method(which), examples)
+
+    def input_config(self, source: str) -> DataConfig:
+        """How to read new inputs like those the run was trained on."""
+        size = self.facts["raw_shape"][-1] if len(self.facts["raw_shape"]) == 3 else None
+        return DataConfig(source=source, image_size=size, root=self.config.data.root)
+
+    def _custom_method(self) -> Method:
+        settings = {k: v for k, v in read_toml(self.path / "config.toml").items() if not k.startswith("model.")}
+        return resolve(settings).make_method()
+
+
+def _maker(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    import copy
+
+    if isinstance(model, nn.Module):
+        return lambda: copy.deepcopy(model)
+    return model

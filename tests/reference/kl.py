@@ -1,0 +1,40 @@
+"""Section C: cross entropy minus lambda times the targets' log-likelihood, targets as in Algorithm 1."""
+
+from collections.abc import Sequence
+
+import torch
+from reference.ce import Trajectory, cross_entropy, one_hot, softmax
+from reference.descent import Descent
+from reference.elr import floored, new_target
+from torch import Tensor, nn
+
+
+def train(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    batches: Sequence[Sequence[int]],
+    num_classes: int,
+    *,
+    lam: float,
+    beta: float,
+    floor: float,
+    **optim: float,
+) -> Trajectory:
+    """Eq. (17) minimised by stochastic gradient descent."""
+    descent, out = Descent(net, **optim), Trajectory()
+    net.train()
+    targets = torch.zeros(len(x), num_classes, dtype=torch.float32)
+    for batch in batches:
+        logits = net(x[list(batch)])
+        loss = torch.zeros((), dtype=x.dtype)
+        for z, i in zip(logits, batch, strict=True):
+            t = new_target(targets[i].tolist(), floored(softmax(z.detach()), floor), beta)
+            targets[i] = torch.tensor(t)
+            loss = loss + cross_entropy(z, one_hot(int(y[i]), num_classes)) / len(batch)
+            loss = loss + lam / len(batch) * cross_entropy(z, targets[i].tolist())
+        descent.update(loss)
+        out.loss.append(loss.item())
+        out.targets.append([targets.clone()])
+        out.weights.append([w.detach().clone() for w in net.parameters()])
+    return out
