@@ -8,21 +8,22 @@ import difflib
 import hashlib
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import tomli_w
 from torch import nn
 
 from elr.convert import convert
 from elr.data import DataConfig
+from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig
 from elr.engine.optim import OptimConfig
 from elr.engine.schedule import SCHEDULES, Schedule
-from elr.engine.train import RuntimeConfig
 from elr.methods import METHODS
 from elr.methods.base import Method
 from elr.models import constructor, make_model
@@ -149,19 +150,28 @@ def _lookup(table: str, name: str, registry: Mapping[str, Any]) -> Any:
 
 
 def _parameters(builder: Any) -> list[tuple[str, Any, Any, str]]:
-    """(name, type, default, help) of the keyword-only arguments; help comes from ``Annotated`` or field metadata."""
-    metadata = (
-        {f.name: f.metadata.get("help", "") for f in fields(builder)}
-        if hasattr(builder, "__dataclass_fields__")
-        else {}
-    )
-    found = []
-    for name, parameter in inspect.signature(builder, eval_str=True).parameters.items():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or name in metadata:
-            kind, text = parameter.annotation, metadata.get(name, "")
-            if get_origin(kind) is Annotated:
-                kind, text, *_ = get_args(kind)
-            found.append((name, kind, parameter.default, text))
+    """(name, type, default, help) of the keyword-only arguments; help is the docstring's Args or field metadata."""
+    declared = {f.name: f.metadata.get("help", "") for f in fields(builder)} if is_dataclass(builder) else {}
+    documented = argument_help(builder)
+    return [
+        (name, parameter.annotation, parameter.default, declared.get(name) or documented.get(name, ""))
+        for name, parameter in inspect.signature(builder, eval_str=True).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or name in declared
+    ]
+
+
+def argument_help(builder: Any) -> dict[str, str]:
+    """What the Args section of a docstring says of each argument."""
+    doc = inspect.getdoc(getattr(builder, "func", builder)) or ""
+    found: dict[str, str] = {}
+    name = ""
+    for line in doc.partition("Args:\n")[2].splitlines():
+        if line and not line.startswith(" "):
+            break  # the next section
+        if match := re.match(r" {4}(\w+): (.*)", line):
+            name, found[match[1]] = match[1], match[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
     return found
 
 

@@ -16,11 +16,11 @@ from elr.engine.evaluate import Evaluator
 from elr.engine.train import Job, Outcome, Progress, Silent, train
 from elr.report.machine import facts
 from elr.report.records import write_json, write_text
-from elr.run import Run, _maker
+from elr.run import Run, model_function
 
 
 def fit(
-    model: str | nn.Module | Callable[[], nn.Module],
+    model: str | Mapping[str, Any] | nn.Module | Callable[[], nn.Module],
     data: Any,
     *,
     method: str | Mapping[str, Any] = "elr",
@@ -34,10 +34,10 @@ def fit(
     """Train on noisy labels and return a handle on the run directory.
 
     Args:
-        model: a name (``elr models`` lists them), a module, or a function that builds one. A method with two networks
-            copies a module and calls a function twice.
-        data: a name (digits, cifar10, cifar100), a path (image folder, manifest, .npz), a pair of arrays (X, y), or a
-            map-style torch dataset of (x, y).
+        model: a name (``elr models`` lists them) or a table such as ``{"name": "mlp", "dropout": 0.1}``, a module, or a
+            function that builds one. A method with two networks copies a module and calls a function twice.
+        data: a name (digits, cifar10, cifar100), a path (image folder, manifest, .npz), a pair of arrays (X, y), a
+            map-style torch dataset of (x, y), or a table such as ``{"source": any of these, "augment": False}``.
         method: a name, or a table such as ``{"name": "elr", "lam": 7, "beta": 0.9}``.
         epochs: epochs to train.
         seed: of everything random.
@@ -47,18 +47,22 @@ def fit(
         settings: further tables, as in TOML: ``optim={"lr": 0.1}``, ``noise={"kind": "symmetric", "rate": 0.4}``,
             ``schedule="cosine"``, ``runtime={"device": "cuda"}``.
     """
-    named = isinstance(model, str)
-    flat = flatten({"method": method, "epochs": epochs, "seed": seed, **settings})
-    if isinstance(data, str | Path):
-        flat["data.source"] = str(data)
-    config = resolve({**flat, **({"model.name": model} if named else {})})
-    if not named:
-        config = replace(config, model=Choice(f"custom:{_name_of(model)}", {}))
-    loaded = _load(data, config)
+    tables = {"method": method, "epochs": epochs, "seed": seed, **settings}
+    source, options = (data.get("source"), dict(data)) if isinstance(data, Mapping) else (data, {"source": data})
+    if not isinstance(source, str | Path):
+        options.pop("source", None)
+    tables["data"] = {key: str(value) if key == "source" else value for key, value in options.items()}
+    own = None if isinstance(model, str | Mapping) else model
+    if own is None:
+        tables["model"] = model
+    config = resolve(flatten(tables))
+    if own is not None:
+        config = replace(config, model=Choice(f"custom:{_name_of(own)}", {}))
+    loaded = _load(source, config)
     path = Path(out) if out is not None else default_out(config, loaded)
-    maker = config.model_maker(loaded.shape, loaded.num_classes) if named else _maker(model)  # type: ignore[arg-type]
+    maker = config.model_maker(loaded.shape, loaded.num_classes) if own is None else model_function(own)
     run_job(config, loaded, maker, path, resume=resume, progress=progress)
-    return Run(path, None if named else model)  # type: ignore[arg-type]
+    return Run(path, own)
 
 
 def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:

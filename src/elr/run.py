@@ -1,5 +1,6 @@
 """A run on disk: where its files are, and how to use what was trained."""
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -72,10 +73,10 @@ class Run:
         return tuple(read_json(self.path / "classes.json"))
 
     def method(self, which: Which = "result") -> Method:
-        """The trained method with its tables: ``last`` epoch, ``selected`` on validation, or the ``result`` of the method."""
+        """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
         method = self.config.make_method() if self._model is None else self._custom_method()
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
-        maker = self.config.model_maker(shape, classes) if self._model is None else _maker(self._model)
+        maker = self.config.model_maker(shape, classes) if self._model is None else model_function(self._model)
         method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
         if which == "result":
             which = "selected" if method.keeps == "selected" else "last"
@@ -85,7 +86,7 @@ class Run:
         return method.eval()
 
     def predict_proba(self, x: Any, *, which: Which = "result", batch_size: int = 512) -> npt.NDArray[np.float32]:
-        """Class probabilities (n, C) of raw inputs: an array as trained on, or a path (image folder, manifest, .npz)."""
+        """Class probabilities (n, C) of raw inputs: an array, or a path (image folder, manifest, .npz)."""
         if isinstance(x, str | Path):
             return self.probabilities(
                 load_unlabelled(self.input_config(str(x))).inputs, which=which, batch_size=batch_size
@@ -94,7 +95,8 @@ class Run:
 
     def predict(self, x: Any, *, which: Which = "result") -> npt.NDArray[np.str_]:
         """Predicted class names."""
-        return np.array(self.classes)[self.predict_proba(x, which=which).argmax(axis=1)]
+        best = self.predict_proba(x, which=which).argmax(axis=1)
+        return np.array([self.classes[k] for k in best])
 
     def probabilities(
         self, inputs: Inputs, *, which: Which = "result", batch_size: int = 512
@@ -121,9 +123,6 @@ class Run:
         return resolve(settings).make_method()
 
 
-def _maker(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    import copy
-
-    if isinstance(model, nn.Module):
-        return lambda: copy.deepcopy(model)
-    return model
+def model_function(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """A function that builds the network: a module is copied, a function is itself."""
+    return (lambda: copy.deepcopy(model)) if isinstance(model, nn.Module) else model

@@ -43,12 +43,17 @@ def encode(names: NDArray[np.str_], classes: Sequence[str], where: str) -> NDArr
     found, inverse = np.unique(names, return_inverse=True)
     number = {name: index for index, name in enumerate(classes)}
     strangers = [name for name in found.tolist() if name not in number]
-    if strangers and all(name.isdecimal() and int(name) < len(classes) for name in found.tolist()):
+    if strangers and all(_below(name, len(classes)) for name in found.tolist()):
         return found.astype(np.int64)[inverse]
     if strangers:
+        bad = next((name for name in strangers if not _below(name, len(classes))), strangers[0])
         shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
-        raise ValueError(f"label {strangers[0]!r} of {where} is outside the {len(classes)} classes: {shown}")
+        raise ValueError(f"label {bad!r} of {where} is outside the {len(classes)} classes: {shown}")
     return np.array([number[name] for name in found.tolist()], dtype=np.int64)[inverse]
+
+
+def _below(name: str, limit: int) -> bool:
+    return name.isdecimal() and int(name) < limit
 
 
 def match(ids: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:

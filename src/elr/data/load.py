@@ -122,13 +122,7 @@ def _examples(part: Part, source: Source, classes: tuple[str, ...], split: str) 
         raise ValueError(f"{where} is empty")
     if len(part.labels) != len(part.inputs):
         raise ValueError(f"{where} has {len(part.inputs):,} inputs and {len(part.labels):,} labels")
-    if source.classes is classes and part.labels.dtype.kind == "i":  # class numbers, too many to go by way of names
-        y = part.labels.astype(np.int64)
-        if y.min() < 0 or y.max() >= len(classes):
-            bad = y[(y < 0) | (y >= len(classes))][0]
-            raise ValueError(f"label {bad} of {where} is outside the {len(classes)} classes")
-    else:
-        y = encode(_names(part.labels, source, where), classes, where)
+    y = encode(_names(part.labels, source, where), classes, where)
     y_true = None
     if part.true_labels is not None:
         y_true = encode(_names(part.true_labels, source, where), classes, f"y_true of {where}")

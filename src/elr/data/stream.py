@@ -51,7 +51,7 @@ class Inputs(Protocol):
 
 
 class Transform(Protocol):
-    """Raw batch -> network input. With a key it augments, each example by draws of its own id; without, it only normalises."""
+    """Raw batch -> network input. With a key it augments, each example by draws of its own; without, it normalises."""
 
     def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
         """Apply to raw x (B, ...), ids (B,) int64."""

@@ -3,11 +3,11 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from elr.data import Data
 from elr.data.stream import TrainData
 from elr.engine import checkpoint
+from elr.engine.device import RuntimeConfig, private_randomness, seed_torch, thread_count
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.memory import keep_freed_blocks
 from elr.engine.optim import OptimConfig, build_optimizer, set_lr
@@ -26,43 +27,11 @@ from elr.report.metrics import selected, smoothed
 from elr.report.records import Record, append_line, keep_lines, read_lines
 
 
-@dataclass(frozen=True)
-class RuntimeConfig:
-    """Where and how the arithmetic runs. Not part of a run's identity; recorded with it."""
-
-    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, cuda:1, mps"})
-    threads: int | None = field(default=None, metadata={"help": "CPU threads (default: torch's choice)"})
-    precision: Literal["float32", "bfloat16"] = field(
-        default="float32", metadata={"help": "bfloat16: autocast forward passes; losses and targets stay in float32"}
-    )
-    channels_last: bool = field(default=False, metadata={"help": "channels-last memory layout for image networks"})
-    compile: bool = field(default=False, metadata={"help": "torch.compile the networks"})
-
-    def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"runtime.threads must be at least 1, got {self.threads}")
-        if self.precision not in ("float32", "bfloat16"):
-            raise ValueError(f"runtime.precision must be float32 or bfloat16, got {self.precision!r}")
-
-    def resolved_device(self) -> torch.device:
-        """The device that ``auto`` means here."""
-        if self.device != "auto":
-            try:
-                return torch.empty(0, device=self.device).device
-            except (RuntimeError, AssertionError) as error:
-                raise ValueError(
-                    f"runtime.device {self.device!r} cannot be used here: {str(error).splitlines()[0]}"
-                ) from error
-        if torch.cuda.is_available():
-            return torch.device("cuda", torch.cuda.current_device())
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-
-
 class Progress(Protocol):
     """Somebody who watches."""
 
     def batch(self, epoch: int, done: int, total: int) -> None:
-        """Called after each batch with the batches done in this epoch."""
+        """Called after each batch with the batches done, and expected, in this epoch."""
         ...
 
     def epoch(self, record: Record, seconds: float) -> None:
@@ -134,6 +103,7 @@ class _Training:
         bf16 = job.runtime.precision == "bfloat16"
         self.precision = torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext()
         self.outcome = Outcome([], [], None, None)
+        self.batches = 0  # in an epoch, all passes together; known after the first
 
     def run(self) -> Outcome:
         """Every epoch that is not behind us already."""
@@ -163,6 +133,7 @@ class _Training:
         schedule = stage.schedule or self.job.schedule
         means = _Means(self.data.y)
         lr = 0.0
+        done = 0
         for turn, (stream, step) in enumerate(self.method.epoch(self.data, start)):
             batches = self.data.num_batches(stream)
             for b, batch in enumerate(self.data.batches(stream, start._replace(turn=turn))):
@@ -178,7 +149,9 @@ class _Training:
                 if result.then is not None:
                     result.then()
                 means.add(result)
-                self.job.progress.batch(number, turn * batches + b + 1, batches)
+                done += 1
+                self.job.progress.batch(number, done, max(self.batches, done - b - 1 + batches))
+        self.batches = done
         return {"lr": lr, **means.values(number)}
 
     def _close(self, record: Record, seconds: float) -> None:
@@ -290,35 +263,3 @@ def _train_data(job: Job, device: torch.device) -> TrainData:
         device=device,
         channels_last=job.runtime.channels_last,
     )
-
-
-def seed_torch(key: int, device: torch.device) -> None:
-    """Seed the generators that layers such as dropout draw from, here and on the device.
-
-    Not ``torch.manual_seed``: on a machine without a GPU in use it formats a stack trace at every call.
-    """
-    torch.default_generator.manual_seed(key)
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(key)
-    elif device.type == "mps":
-        torch.mps.manual_seed(key)
-
-
-@contextmanager
-def private_randomness(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn inside, the caller's generators are as they were."""
-    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
-        yield
-
-
-@contextmanager
-def thread_count(threads: int | None) -> Iterator[None]:
-    """Use this many CPU threads inside; None: leave as is."""
-    before = torch.get_num_threads()
-    try:
-        if threads is not None:
-            torch.set_num_threads(threads)
-        yield
-    finally:
-        if threads is not None:
-            torch.set_num_threads(before)

@@ -8,7 +8,14 @@ from elr.parts.clock import Clock
 
 
 class ELR(Method):
-    """CE + lam * log(1 - <p, t>), where t is a running average of the network's own predictions."""
+    """CE + lam * log(1 - <p, t>), where t is a running average of the network's own predictions.
+
+    Args:
+        lam: strength of the penalty; 3 for CIFAR-10, 7 for CIFAR-100, 1 for asymmetric noise in the paper.
+        beta: memory of the running average, in [0, 1); .7 or .9 in the paper.
+        floor: p is clamped to [floor, 1 - floor] on its way into the target; none means min(1e-4, 1e-2 / C).
+        clamp_penalty: also clamp p inside the penalty, as the authors' code does.
+    """
 
     reference = "Liu et al., NeurIPS 2020, Algorithm 1, Eq. (6) and (9)"
     per_example = "C floats (the target)"

@@ -19,7 +19,24 @@ Averaging = Literal["ramp", "fixed", "warmup", "none"]
 
 
 class ELRPlus(Method):
-    """ELR with two networks that give each other targets from averaged weights, on inputs mixed by mixup."""
+    """ELR with two networks that give each other targets from averaged weights, on inputs mixed by mixup.
+
+    Args:
+        lam: strength of the penalty, as in ELR.
+        beta: memory of the targets, in [0, 1).
+        gamma: memory of the averaged weights, in [0, 1).
+        alpha: mixup draws its coefficient from Beta(alpha, alpha); 0 switches mixup off.
+        networks: 2, each with targets from the other; or 1, with targets from itself.
+        averaging: gamma rises along the ramp, is fixed, warms up as min(1 - 1/(i+1), gamma), or none: raw weights.
+        ramp_length: L of the ramp exp(-5 (1 - i/L)^2): a fraction of the planned steps if at most 1, else steps.
+        ramp_lam: let lam rise along the ramp too; the paper does on CIFAR-100.
+        update_labels: replace labels y by y t / sum(y t); the paper does on CIFAR-100.
+        mix_per: one mixup coefficient for the batch, or one for each example.
+        teacher_bn: averaged networks normalise by the batch, or by running statistics.
+        combine: predictions of two networks are averaged as probabilities or as logits.
+        floor: p is clamped to [floor, 1 - floor] on its way into the target; none means min(1e-4, 1e-2 / C).
+        clamp_penalty: also clamp p inside the penalty, as the authors' code does.
+    """
 
     reference = "Liu et al., NeurIPS 2020, Algorithm 2"
     per_example = "C floats for each network (the target)"

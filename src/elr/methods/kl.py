@@ -9,7 +9,12 @@ from elr.parts.table import ExampleTable
 
 
 class KL(Method):
-    """CE + lam * H(t, p), t a running average as in ELR. Delays memorisation but does not prevent it."""
+    """CE + lam * H(t, p), t a running average as in ELR. Delays memorisation but does not prevent it.
+
+    Args:
+        lam: strength of the pull; 1, 5 and 10 in the paper.
+        beta: memory of the running average, in [0, 1).
+    """
 
     reference = "Liu et al., NeurIPS 2020, Section C, Eq. (17)"
     per_example = "C floats (the target)"

@@ -51,7 +51,7 @@ def moving_statistics(net: nn.Module) -> Iterator[None]:
         assert layer.running_var is not None
         (x,) = inputs
         dims = [d for d in range(x.dim()) if d != 1]
-        var, mean = torch.var_mean(x.float(), dims)
+        var, mean = torch.var_mean(x.to(layer.running_mean.dtype), dims)
         momentum = layer.momentum if layer.momentum is not None else 0.1
         layer.running_mean.lerp_(mean, momentum)
         layer.running_var.lerp_(var, momentum)

@@ -1,0 +1,7 @@
+"""``python -m elr.cli``."""
+
+import sys
+
+from elr.cli.main import main
+
+sys.exit(main())

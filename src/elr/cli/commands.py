@@ -1,0 +1,306 @@
+"""What each command does."""
+
+import argparse
+import csv
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elr.cli.flags import Parser, add_options, config_settings, known_options, parse
+from elr.cli.progress import watcher
+from elr.config import Config, resolve
+from elr.data import Data, load, load_unlabelled
+from elr.demo import METHODS as DEMO_METHODS
+from elr.demo import demo_config, run_demo
+from elr.engine.device import fast_bfloat16
+from elr.fit import claim, default_out, run_job
+from elr.report.metrics import accuracy
+from elr.run import Run
+
+
+def train(argv: Sequence[str]) -> int:
+    """``elr train``."""
+    settings, args = _train_arguments(argv)
+    config = resolve(settings)
+    device = config.runtime.resolved_device()
+    if config.runtime.precision == "bfloat16" and fast_bfloat16(device) is False:
+        _say("note: this CPU has no fast bfloat16; float32 will be quicker", args.quiet)
+    if args.out is not None and not args.dry_run:
+        claim(Path(args.out), config, resume=args.resume)  # before the data are read, which may take long
+    data = load(config.data, config.noise, config.seed)
+    out = Path(args.out) if args.out is not None else default_out(config, data)
+    _say(_plan_lines(config, data, out), args.quiet)
+    if args.dry_run:
+        from elr.plan import estimate
+
+        for line in estimate(config, data):
+            print(line)
+        return 0
+    if args.resume and (out / "summary.json").exists():
+        _say(f"{out} is finished already", args.quiet)
+        return 0
+    progress = watcher(config.method.name, config.epochs, quiet=args.quiet)
+    maker = config.model_maker(data.shape, data.num_classes)
+    try:
+        run_job(config, data, maker, out, resume=args.resume, progress=progress)
+    except KeyboardInterrupt:
+        getattr(progress, "stop", lambda: None)()
+        saved = len(Run(out).records)
+        print(f"elr: interrupted; {saved} of {config.epochs} epochs are saved in {out}", file=sys.stderr)
+        print(f"elr: go on with: elr train --out {shlex.quote(str(out))} --resume", file=sys.stderr)
+        return 1
+    _print_summary(Run(out))
+    return 0
+
+
+def _train_arguments(argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
+    """Settings from the run being resumed, the configuration file and the flags, in this order."""
+    first = Parser(add_help=False)
+    first.add_argument("--config")
+    first.add_argument("--out")
+    first.add_argument("--resume", action="store_true")
+    early, rest = first.parse_known_args(list(argv))
+    settings = config_settings(early.config)
+    if early.resume and early.out and not early.config and (Path(early.out) / "config.toml").is_file():
+        settings = config_settings(str(Path(early.out) / "config.toml"))
+    parser = Parser(
+        prog="elr train",
+        usage="elr train [DATA] [--config FILE] [--out DIR] [--resume] [--dry-run] [--method NAME] [any flag below]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Train on noisy labels. Writes a run directory: config.toml, summary.json, records.jsonl, weights.",
+        epilog="Flags are the names of the TOML file. Those of a method, model or schedule depend on the one chosen:\n"
+        "`elr train --method elr_plus --help` shows those of ELR+.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("DATA", nargs="?", help="short for --data")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with settings; flags come on top")
+    parser.add_argument("--out", metavar="DIR", help="run directory (default: runs/DATA-METHOD-HASH)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out where it stopped")
+    parser.add_argument("--dry-run", action="store_true", help="print sizes, steps, memory and time, and stop")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the result")
+    add_options(parser, known_options(rest, settings))
+    args = parse(parser, argv)
+    own = {"DATA", "config", "out", "resume", "dry_run", "quiet"}
+    settings |= {key: value for key, value in vars(args).items() if key not in own}
+    if args.DATA is not None:
+        settings.pop("data", None)
+        settings["data.source"] = args.DATA
+    return settings, args
+
+
+def _plan_lines(config: Config, data: Data, out: Path) -> str:
+    sizes = ", ".join(f"{len(split):,} {name}" for name in ("train", "val", "test") if (split := getattr(data, name)))
+    lines = [f"{data.name}: {sizes}; {data.num_classes} classes; inputs {'x'.join(map(str, data.shape))}"]
+    if data.noise is not None:
+        lines.append(
+            f"noise: {data.noise.kind}, asked for {data.noise.rate:.1%}, labels changed {data.noise.flip_rate:.1%}"
+        )
+    if data.skipped:
+        lines.append(f"left out: {len(data.skipped)} files that cannot be decoded, first {next(iter(data.skipped))}")
+    lines.append(f"{config.method.name} with {config.model.name}, {config.epochs} epochs, seed {config.seed} -> {out}")
+    return "\n".join(lines)
+
+
+def _print_summary(run: Run) -> None:
+    summary = run.summary
+    rows = {
+        "test accuracy, last epoch": summary["test_accuracy"],
+        f"test accuracy, epoch {summary['selected_epoch']} (chosen on validation)": summary["selected_test_accuracy"],
+        "clean labels predicted right": summary["clean_correct"],
+        "wrong labels predicted right": summary["wrong_correct"],
+        "wrong labels memorised": summary["wrong_memorized"],
+        "validation accuracy, noisy labels": summary["val_accuracy"],
+    }
+    for name, value in rows.items():
+        if value is not None:
+            print(f"{name:<52}{value:>8.1%}")
+    print(f"{'training seconds':<52}{summary['seconds']:>8.1f}")
+    print(f"run directory: {run.path}")
+
+
+def predict(argv: Sequence[str]) -> int:
+    """``elr predict``."""
+    parser = Parser(
+        prog="elr predict", description="Classify inputs with a finished run; CSV to standard output or --out."
+    )
+    parser.add_argument("RUN", help="run directory")
+    parser.add_argument("INPUT", help="folder of images, manifest, .npz with x, or a named data set (its test part)")
+    parser.add_argument("--out", metavar="FILE", help="write the CSV here; an existing file is not replaced")
+    parser.add_argument("--probabilities", action="store_true", help="a column for every class")
+    parser.add_argument(
+        "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
+    )
+    args = parse(parser, argv)
+    run = Run(args.RUN)
+    found = load_unlabelled(run.input_config(args.INPUT))
+    p = run.probabilities(found.inputs, which=args.which)
+    header = ["id", "predicted_label", "probability", *(run.classes if args.probabilities else ())]
+    rows = [
+        [name, run.classes[k], f"{q[k]:.6f}", *([f"{v:.6f}" for v in q] if args.probabilities else ())]
+        for name, q, k in zip(found.ids.tolist(), p, p.argmax(axis=1), strict=True)
+    ]
+    if args.out is None:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([header, *rows])
+        return 0
+    with _new_file(args.out) as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    print(f"{len(rows):,} predictions in {args.out}")
+    return 0
+
+
+def _new_file(path: str) -> Any:
+    try:
+        return open(path, "x", newline="", encoding="utf-8")
+    except FileExistsError:
+        raise ValueError(f"{path} exists already; choose another --out") from None
+
+
+def evaluate(argv: Sequence[str]) -> int:
+    """``elr evaluate``."""
+    parser = Parser(prog="elr evaluate", description="Accuracy of a finished run on labelled data.")
+    parser.add_argument("RUN", help="run directory")
+    parser.add_argument("DATA", nargs="?", help="labelled data (default: what the run was trained on)")
+    parser.add_argument("--split", choices=["train", "val", "test"], default="test", help="which part [test]")
+    parser.add_argument(
+        "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parse(parser, argv)
+    run = Run(args.RUN)
+    data = _evaluation_data(run, args.DATA)
+    examples = getattr(data, args.split)
+    if examples is None:
+        raise ValueError(f"{data.name} has no {args.split} part")
+    labels = examples.y if examples.y_true is None else examples.y_true
+    predicted = run.probabilities(examples.inputs, which=args.which).argmax(axis=1)
+    result: dict[str, Any] = {"examples": len(labels), "accuracy": accuracy(predicted, labels), "classes": {}}
+    for k, name in enumerate(run.classes):
+        if (labels == k).any():
+            result["classes"][name] = float(np.mean(predicted[labels == k] == k))
+    if args.json:
+        print(json.dumps(result, indent=2))
+        return 0
+    print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {args.split})")
+    for name, value in sorted(result["classes"].items(), key=lambda item: item[1]):
+        print(f"  {name:<24}{value:>8.1%}")
+    return 0
+
+
+def _evaluation_data(run: Run, source: str | None) -> Data:
+    config = run.config
+    if source is None:
+        return load(config.data, config.noise, config.seed)
+    own = run.input_config(source)
+    return load(own, seed=config.seed, classes=run.classes)
+
+
+def demo(argv: Sequence[str]) -> int:
+    """``elr demo``."""
+    parser = Parser(
+        prog="elr demo",
+        description="CE, ELR and ELR+ on the 1,797 handwritten digits that come with scikit-learn, 40 %% of the "
+        "training labels replaced. Cross entropy memorises the wrong labels; ELR does not.",
+    )
+    parser.add_argument("--out", metavar="DIR", default="runs/demo", help="where to write [runs/demo]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random [0]")
+    parser.add_argument("--force", action="store_true", help="replace an earlier demo in --out")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the table")
+    args = parse(parser, argv)
+    out = Path(args.out)
+    if args.force:
+        _remove_demo(out)
+    for method in DEMO_METHODS:
+        claim_config = demo_config(method, args.seed)
+        if (out / method).exists():
+            claim(out / method, claim_config, resume=True)
+    out.mkdir(parents=True, exist_ok=True)
+    _say("1,797 real handwritten digits, 40 % of the training labels replaced; CE, ELR and ELR+ in turn", args.quiet)
+    summary = run_demo(out, args.seed, watch=lambda title, config: watcher(title, config.epochs, quiet=args.quiet))
+    _demo_table(summary)
+    print(f"every record, summary.json and Figure 1 (figure1.png, figure1.svg) are in {out}")
+    return 0
+
+
+def _remove_demo(out: Path) -> None:
+    """Only what a demo writes; anything else in the folder stays and is reported."""
+    names = {*DEMO_METHODS, "summary.json", "figure1.png", "figure1.svg"}
+    if out.is_dir() and (strangers := sorted(p.name for p in out.iterdir() if p.name not in names)):
+        raise ValueError(f"{out} holds more than a demo ({strangers[0]}); choose another --out")
+    if out.is_dir():
+        shutil.rmtree(out)
+
+
+def _demo_table(summary: dict[str, Any]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title="handwritten digits, 40 % of the training labels replaced")
+    table.add_column("method")
+    heads = (
+        "test\nlast epoch",
+        "test\nchosen on val",
+        "clean labels\nright",
+        "wrong labels\nright",
+        "memorised",
+        "neither",
+    )
+    for head in (*heads, "seconds"):
+        table.add_column(head, justify="right")
+    keys = (
+        "test_accuracy",
+        "selected_test_accuracy",
+        "clean_correct",
+        "wrong_correct",
+        "wrong_memorized",
+        "wrong_other",
+    )
+    for method, title in DEMO_METHODS.items():
+        row = summary[method]
+        table.add_row(title, *(f"{row[key]:.1%}" for key in keys), f"{row['seconds']:.1f}")
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+
+
+def methods(argv: Sequence[str]) -> int:
+    """``elr methods``."""
+    from elr.cli.catalogue import explain_method, list_methods
+
+    parser = Parser(prog="elr methods", description="List the training methods, or explain one.")
+    parser.add_argument("NAME", nargs="?")
+    args = parse(parser, argv)
+    print(explain_method(args.NAME) if args.NAME else list_methods())
+    return 0
+
+
+def models(argv: Sequence[str]) -> int:
+    """``elr models``."""
+    from elr.cli.catalogue import explain_model, list_models
+
+    parser = Parser(prog="elr models", description="List the networks, or explain one.")
+    parser.add_argument("NAME", nargs="?")
+    args = parse(parser, argv)
+    print(explain_model(args.NAME) if args.NAME else list_models())
+    return 0
+
+
+def doctor(argv: Sequence[str]) -> int:
+    """``elr doctor``."""
+    from elr.cli.doctor import examine
+
+    parser = Parser(prog="elr doctor", description="What this machine has, and what follows for training.")
+    parser.add_argument("--root", help="folder to look for CIFAR in (default: $ELR_DATA)")
+    args = parse(parser, argv)
+    for line in examine(args.root):
+        print(line)
+    return 0
+
+
+def _say(text: str, quiet: bool) -> None:
+    if not quiet:
+        print(text, file=sys.stderr)

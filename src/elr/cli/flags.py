@@ -1,0 +1,93 @@
+"""Flags made from the options of a configuration: ``--method elr --method.lam 3``."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from elr.config import HEADS, Option, nearest, options, read_toml
+from elr.convert import describe
+
+TITLES = {
+    "data": "data: where examples come from",
+    "noise": "noise: labels replaced on purpose, to measure what a method does",
+    "method": "method: how to train in spite of wrong labels (these are the arguments of the method chosen)",
+    "model": "model: the network (arguments of the model chosen)",
+    "optim": "optim: how weights are updated",
+    "schedule": "schedule: the learning rate over time (arguments of the schedule chosen)",
+    "evaluate": "evaluate: how often to look",
+    "runtime": "runtime: where the arithmetic runs",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a mistake in one line, with the nearest name, and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage."""
+        raise ValueError(message)
+
+
+def chosen(argv: Sequence[str], settings: dict[str, Any]) -> dict[str, str]:
+    """Names of method, model and schedule in the arguments or in settings: they decide which flags there are."""
+    found = {
+        t: str(settings[key]) for t in ("method", "model", "schedule") for key in (t, f"{t}.name") if key in settings
+    }
+    for position, word in enumerate(argv):
+        flag, equals, value = word.partition("=")
+        table = flag.removeprefix("--").removesuffix(".name")
+        if (
+            flag.startswith("--")
+            and table in ("method", "model", "schedule")
+            and flag in (f"--{table}", f"--{table}.name")
+        ):
+            value = value if equals else (argv[position + 1] if position + 1 < len(argv) else "")
+            found[table] = value
+    return {t: name if t == "model" else name.replace("-", "_") for t, name in found.items() if name}
+
+
+def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> None:
+    """A flag for each option, grouped by table."""
+    groups = {table: parser.add_argument_group(title) for table, title in TITLES.items()}
+    for key, option in found.items():
+        table, dot, name = key.partition(".")
+        head = HEADS.get(table) == name
+        names = [f"--{table}", f"--{key}"] if dot and head else [f"--{key}"]
+        target: Any = groups[table] if dot else parser
+        default = "none" if option.default is None else option.default
+        if isinstance(default, tuple):
+            default = ",".join(map(str, default)) or "none"
+        text = f"{option.help} " if option.help else f"{describe(option.type)} "
+        extra: dict[str, Any] = {"nargs": "?", "const": "true"} if option.type is bool else {}
+        shown = "" if "(default" in text else f"[{default}]"
+        target.add_argument(
+            *names, dest=key, metavar=name.upper() if dot else key.upper(), help=(text + shown).replace("%", "%%"),
+            default=argparse.SUPPRESS, **extra
+        )  # fmt: skip
+
+
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """Parse, and name the nearest flag for one that does not exist."""
+    known, unknown = parser.parse_known_args(list(argv))
+    if unknown:
+        word = unknown[0]
+        if not word.startswith("-"):
+            raise ValueError(f"unexpected argument {word!r}; see `{parser.prog} --help`")
+        flags = [flag for action in parser._actions for flag in action.option_strings]
+        raise ValueError(f"unknown flag {word.partition('=')[0]!r}; {_near(word.partition('=')[0], flags)}")
+    return known
+
+
+def _near(word: str, flags: list[str]) -> str:
+    hint = nearest(word, flags)
+    return hint if hint.startswith("did") else "--help lists them"
+
+
+def config_settings(path: str | None) -> dict[str, Any]:
+    """Settings of a TOML file, if one is given."""
+    return read_toml(Path(path)) if path else {}
+
+
+def known_options(argv: Sequence[str], settings: dict[str, Any]) -> dict[str, Option]:
+    """Options for what these arguments choose."""
+    return options(chosen(argv, settings))

@@ -1,0 +1,70 @@
+"""``elr COMMAND``: what there is, and how mistakes are reported."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from elr.cli import commands
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
+    "train": (
+        commands.train,
+        "train on noisy labels: digits, cifar10, cifar100, a folder of images, a manifest, an .npz",
+    ),
+    "predict": (commands.predict, "classify new inputs with a finished run"),
+    "evaluate": (commands.evaluate, "accuracy of a finished run on labelled data"),
+    "demo": (commands.demo, "a minute on real handwritten digits: cross entropy memorises wrong labels, ELR does not"),
+    "methods": (commands.methods, "list the training methods, or explain one"),
+    "models": (commands.models, "list the networks, or explain one"),
+    "doctor": (commands.doctor, "what this machine has: versions, devices, threads, data"),
+}
+USAGE = """elr: train classifiers that stay right when labels are wrong
+
+usage: elr COMMAND [arguments]
+
+{commands}
+
+A first run:        elr train digits --noise symmetric --noise.rate 0.4 --method elr --out runs/first
+Your own pictures:  elr train photos/ --method elr --model resnet18 --out runs/photos     (one folder a class)
+What it would cost: elr train photos/ --method elr --model resnet18 --dry-run
+`elr COMMAND --help` explains a command. Configuration files are TOML with the same names as the flags.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. Exit code 0: done; 1: it failed or was interrupted; 2: the input was wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        lines = "\n".join(f"  {name:<10}{text}" for name, (_, text) in COMMANDS.items())
+        print(USAGE.format(commands=lines))
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        from elr import __version__
+
+        print(f"elr {__version__}")
+        return 0
+    try:
+        if words[0] not in COMMANDS:
+            from elr.config import nearest
+
+            raise ValueError(f"unknown command {words[0]!r}; {nearest(words[0], COMMANDS)}")
+        return COMMANDS[words[0]][0](words[1:])
+    except (
+        ValueError,
+        FileNotFoundError,
+        NotADirectoryError,
+        IsADirectoryError,
+        PermissionError,
+        ImportError,
+    ) as error:
+        print(f"elr: {_line(error)}", file=sys.stderr)
+        return 2
+    except FloatingPointError as error:
+        print(f"elr: {_line(error)}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+
+
+def _line(error: BaseException) -> str:
+    """The message in one line."""
+    return " ".join(str(error).split())

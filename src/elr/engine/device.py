@@ -1,0 +1,84 @@
+"""Where the arithmetic runs, and the process-wide settings that training borrows and gives back."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Where and how the arithmetic runs. Not part of a run's identity; recorded with it."""
+
+    device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, cuda:1, mps"})
+    threads: int | None = field(default=None, metadata={"help": "CPU threads (default: torch's choice)"})
+    precision: Literal["float32", "bfloat16"] = field(
+        default="float32", metadata={"help": "bfloat16: autocast forward passes; losses and targets stay in float32"}
+    )
+    channels_last: bool = field(default=False, metadata={"help": "channels-last memory layout for image networks"})
+    compile: bool = field(default=False, metadata={"help": "torch.compile the networks"})
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"runtime.threads must be at least 1, got {self.threads}")
+        if self.precision not in ("float32", "bfloat16"):
+            raise ValueError(f"runtime.precision must be float32 or bfloat16, got {self.precision!r}")
+
+    def resolved_device(self) -> torch.device:
+        """The device that ``auto`` means here."""
+        if self.device != "auto":
+            try:
+                return torch.empty(0, device=self.device).device
+            except (RuntimeError, AssertionError) as error:
+                raise ValueError(
+                    f"runtime.device {self.device!r} cannot be used here: {str(error).splitlines()[0]}"
+                ) from error
+        if torch.cuda.is_available():
+            return torch.device("cuda", torch.cuda.current_device())
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def fast_bfloat16(device: torch.device) -> bool | None:
+    """Whether bfloat16 is quick here: on a CPU it needs avx512_bf16 or amx_bf16; None if that cannot be told."""
+    if device.type != "cpu":
+        return True
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return None
+    return "avx512_bf16" in flags or "amx_bf16" in flags or "bf16" in flags
+
+
+def seed_torch(key: int, device: torch.device) -> None:
+    """Seed the generators that layers such as dropout draw from, here and on the device.
+
+    Not ``torch.manual_seed``: on a machine without a GPU in use it formats a stack trace at every call.
+    """
+    torch.default_generator.manual_seed(key)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(key)
+    elif device.type == "mps":
+        torch.mps.manual_seed(key)
+
+
+@contextmanager
+def private_randomness(device: torch.device) -> Iterator[None]:
+    """Whatever is drawn inside, the caller's generators are as they were."""
+    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def thread_count(threads: int | None) -> Iterator[None]:
+    """Use this many CPU threads inside; None: leave as is."""
+    before = torch.get_num_threads()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        if threads is not None:
+            torch.set_num_threads(before)

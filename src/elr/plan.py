@@ -1,0 +1,62 @@
+"""What a run would cost, from a few measured steps of the real engine."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from elr.config import Config
+from elr.data import Data
+from elr.engine.train import Job, train
+from elr.parts.table import ExampleTable
+from elr.report.records import Record
+
+STEPS = 8
+WARM = 3  # the first steps allocate
+
+
+class _Stopwatch:
+    """Notes when each batch ended."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def batch(self, epoch: int, done: int, total: int) -> None:
+        """Note the time."""
+        self.times.append(time.perf_counter())
+
+    def epoch(self, record: Record, seconds: float) -> None:
+        """Not needed."""
+
+
+def estimate(config: Config, data: Data) -> Iterator[str]:
+    """The plan of a run in plain lines."""
+    method = config.make_method()
+    n, c, batch = len(data.train), data.num_classes, config.optim.batch_size
+    steps = -(-n // batch)
+    yield f"steps             {steps:,} a pass, batch {batch}"
+    yield f"cost              {method.cost:.2f} x cross entropy, by arithmetic"
+    watch = _Stopwatch()
+    few = data.train.take(np.arange(min(n, STEPS * batch)))
+    trial = replace(data, train=few, val=None, test=None)
+    train(
+        Job(
+            method, config.model_maker(data.shape, c), trial, 1, config.optim, config.make_schedule(),
+            config.evaluate, config.runtime, config.seed, progress=watch,
+        )
+    )  # fmt: skip
+    parameters = sum(p.numel() for net in method.nets for p in net.parameters())
+    yield f"parameters        {parameters:,} in {len(method.nets)} network(s)"
+    widths = [table.values.shape[1] for table in method.modules() if isinstance(table, ExampleTable)]
+    if widths:
+        yield f"targets           {n:,} x {'+'.join(map(str, widths))} floats: {n * sum(widths) * 4 / 2**20:.1f} MiB"
+    gaps = np.diff(watch.times[WARM:]) if len(watch.times) > WARM + 1 else np.diff(watch.times)
+    if len(gaps) == 0:
+        yield "time              too little data to measure a step"
+        return
+    passes = len(watch.times) / max(1, -(-len(few) // batch))
+    epoch = float(np.median(gaps)) * steps * passes
+    yield f"step              {np.median(gaps) * 1e3:.1f} ms (median of {len(gaps)})"
+    minutes = epoch * config.epochs / 60
+    yield f"time              about {epoch:.1f} s an epoch, {minutes:.1f} minutes in all, evaluation not counted"
