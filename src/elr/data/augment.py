@@ -127,13 +127,13 @@ def measure(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
     for start in range(0, len(inputs), chunk):
         rows = torch.arange(start, min(start + chunk, len(inputs)))
         x = inputs.fetch(rows)
-        x = (x.double() / 255 if x.dtype == torch.uint8 else x.double()).flatten(2) if x.ndim == 4 else x.double()
-        axes = [axis for axis in range(x.ndim) if axis != 1]
+        x = x.double() / 255 if x.dtype == torch.uint8 else x.double()
+        x = x.reshape(len(x), x.shape[1], -1)  # (b, C, H W), or (b, D, 1)
         # Chan et al. 1979: merged means and squared deviations, no difference of large sums.
         size = float(x.numel() // x.shape[1])
-        here = x.mean(axes)
+        here = x.mean((0, 2))
         gap, total = here - mean, count + size
-        square = square + ((x - here.view(1, -1, *[1] * (x.ndim - 2))) ** 2).sum(axes) + gap**2 * (count * size / total)
+        square = square + ((x - here[:, None]) ** 2).sum((0, 2)) + gap**2 * (count * size / total)
         mean, count = mean + gap * (size / total), total
     std = (square / count).sqrt()
     std = torch.where(std > 1e-12 * mean.abs(), std, torch.ones_like(std))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from elr.data.arrays import read_arrays, read_dataset
@@ -97,22 +98,24 @@ def prepare(
     source: Source, config: DataConfig, noise: NoiseConfig, seed: int, classes: tuple[str, ...] | None = None
 ) -> Data:
     """Everything that happens to a source before a run sees it."""
-    given = as_names(source.train.labels, f"the training part of {source.name}")
-    classes = classes or source.classes or class_names(given)
+    where = f"the train part of {source.name}"
+    classes = classes or source.classes or class_names(as_names(source.train.labels, where))
     train = _examples(source.train, source, classes, "train")
     val = None if source.val is None else _examples(source.val, source, classes, "val")
     test = None if source.test is None else _examples(source.test, source, classes, "test")
     if config.labels is not None:
         train, val = _relabel(train, val, config, classes)
-    if (present := len(np.unique(train.y))) < 2:
-        name = classes[train.y[0]]
-        raise ValueError(f"{source.name} has {present} class only, {name!r}; a classifier needs two or more")
+    _check_classes(train, classes, where)
     split_seed = seed if config.seed is None else config.seed
     if val is None and config.val_fraction > 0:
         train, val = _split(train, config, split_seed, source.name)
     train = _subset(train, config, split_seed)
+    _check_classes(train, classes, where)  # again: a small subset may have lost some
     train, val, manifest = add_noise(train, val, source, classes, noise, seed)
     transform = source.transform(train.inputs)
+    transform(
+        train.inputs.fetch(torch.tensor([0])), torch.tensor([0]), 0
+    )  # a crop that cannot work fails here, not later
     return Data(source.name, train, val, test, classes, transform, manifest, source.skipped)
 
 
@@ -163,6 +166,11 @@ def _relabel(
             raise ValueError(f"label file {config.labels} lacks validation example {val.ids[rows < 0][0]!s}")
         val = val if (rows < 0).all() else val.relabel(y[rows])
     return train, val
+
+
+def _check_classes(train: Examples, classes: tuple[str, ...], where: str) -> None:
+    if (train.y == train.y[0]).all():
+        raise ValueError(f"{where} has 1 class only, {classes[train.y[0]]!r}; a classifier needs two or more")
 
 
 def _split(train: Examples, config: DataConfig, seed: int, name: str) -> tuple[Examples, Examples]:

@@ -88,9 +88,9 @@ class TrainData:
         return len(self.y)
 
     def num_batches(self, stream: Stream) -> int:
-        """Batches in one pass over the stream; the last one may be smaller, none is dropped."""
+        """Batches in one pass over the stream; the last one may be smaller, no example is left out."""
         rows = len(self) if stream.indices is None else len(stream.indices)
-        return -(-rows // (stream.batch_size or self.batch_size))
+        return len(batch_sizes(rows, stream.batch_size or self.batch_size))
 
     def batches(self, stream: Stream, clock: Clock) -> Iterator[Batch]:
         """The batches of one pass. Depends on seed, stage, epoch, pass: the same call gives the same batches again."""
@@ -99,7 +99,7 @@ class TrainData:
         if stream.shuffle:
             rows = generator(fold(clock.seed, "shuffle", *where)).permutation(rows)
         order = torch.from_numpy(rows)
-        for index in torch.split(order, stream.batch_size or self.batch_size):
+        for index in torch.split(order, batch_sizes(len(order), stream.batch_size or self.batch_size)):
             raw = self.inputs.fetch(index)
             first, *others = (
                 self._view(raw, index, fold(clock.seed, "augment", *where, view) if stream.augment else None)
@@ -110,6 +110,14 @@ class TrainData:
 
     def _view(self, raw: Tensor, index: Tensor, key: int | None) -> Tensor:
         return place(self.transform(raw, self.ids[index], key), self.device, self.channels_last)
+
+
+def batch_sizes(rows: int, size: int) -> list[int]:
+    """Sizes of the batches of a pass. A single example left over joins the batch before it: batch norm needs two."""
+    whole, rest = divmod(rows, size)
+    if rest == 1 and whole:
+        return [size] * (whole - 1) + [size + 1]
+    return [size] * whole + [rest] * (rest > 0)
 
 
 def place(x: Tensor, device: torch.device, channels_last: bool) -> Tensor:

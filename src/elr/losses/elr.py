@@ -1,5 +1,6 @@
 """Early-learning regularization (Liu et al. 2020): the penalty, its gradient, and the module for your own loop."""
 
+import functools
 import math
 from typing import Any, Literal, NamedTuple
 
@@ -60,10 +61,17 @@ def elr_gradient(logits: Tensor, labels: Tensor, targets: Tensor, lam: float) ->
     Returns:
         (B, C), one gradient per example (not divided by B).
     """
-    y = labels if labels.dim() == 2 else nn.functional.one_hot(labels, logits.shape[1]).to(logits.dtype)
-    p = logits.softmax(dim=1)
-    pulled = torch.softmax(logits + torch.log1p(-targets), dim=1)
+    z = logits.float() if logits.dtype in _HALF else logits
+    y = labels if labels.dim() == 2 else nn.functional.one_hot(labels, z.shape[1]).to(z.dtype)
+    p = z.softmax(dim=1)
+    pulled = torch.softmax(z + torch.log1p(-targets), dim=1)
     return (y.sum(dim=1, keepdim=True) - lam) * p + lam * pulled - y
+
+
+@functools.cache
+def minus_one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A constant that would otherwise be made anew in every step."""
+    return torch.full((), -1.0, dtype=dtype, device=device)
 
 
 class _Loss(torch.autograd.Function):
@@ -82,9 +90,9 @@ class _Loss(torch.autograd.Function):
         penalty = rest.log().squeeze(1)
         gradient = weighted.mul_(lam / rest)  # PAPER Lemma 2, in the form of elr_gradient
         if labels.dim() == 1:
+            ce = nn.functional.nll_loss(log_p, labels, reduction="none")
             column = labels.unsqueeze(1)
-            ce = log_p.gather(1, column).squeeze(1).neg_()
-            gradient.add_(p, alpha=1.0 - lam).scatter_add_(1, column, p.new_full((), -1.0).expand_as(column))
+            gradient.add_(p, alpha=1.0 - lam).scatter_add_(1, column, minus_one(p.dtype, p.device).expand_as(column))
         else:
             ce = (labels * log_p).sum(dim=1).neg_()
             gradient.addcmul_(p, labels.sum(dim=1, keepdim=True) - lam).sub_(labels)
@@ -94,6 +102,8 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True: the saved gradient has no graph, and would count as constant
+            raise RuntimeError("elr_loss has no second derivative: use cross_entropy(...) + lam * elr_penalty(...)")
         (gradient,) = ctx.saved_tensors
         return gradient * grads[0].unsqueeze(1), None, None, None, None, None
 
@@ -128,7 +138,7 @@ def elr_loss(
         clamp: see ``elr_penalty``.
     """
     z = logits.float() if logits.dtype in _HALF else logits
-    if clamp > 0.0:
+    if clamp > 0.0 or lam == 0.0:  # with lam = 0 the very kernels of cross entropy: ELR is then CE bit for bit
         ce, penalty = cross_entropy(z, labels), elr_penalty(z, targets, clamp=clamp)
         return Parts(ce + lam * penalty, ce.detach(), penalty.detach())
     log_p, p = softmax or log_and_p(z)
@@ -166,9 +176,9 @@ class Terms(NamedTuple):
     agreement: Tensor  # () mean of <p, t>
 
 
-def mean_terms(parts: Parts) -> Terms:
-    """Batch means; <p, t> is read off the penalty, 1 - exp(penalty)."""
-    return Terms(parts.ce.mean(), parts.penalty.mean(), torch.expm1(parts.penalty).mean().neg_())
+def mean_terms(ce: Tensor, penalty: Tensor) -> Terms:
+    """Means over a batch; <p, t> is read off the penalty, 1 - exp(penalty)."""
+    return Terms(ce.mean(), penalty.mean(), torch.expm1(penalty).mean().neg_())
 
 
 class ELRLoss(nn.Module):
@@ -218,13 +228,14 @@ class ELRLoss(nn.Module):
         self.reduction = reduction
         self.ignore_index = ignore_index
         self.targets = ExampleTable(num_examples, num_classes)
-        self.parts: Parts  # of the last batch; the loss keeps its graph, as any loss does
+        self._last: tuple[Tensor, Tensor, Tensor | None] | None = None  # ce, penalty, ignored rows
 
     def forward(self, logits: Tensor, labels: Tensor, index: Tensor | None = None, *, update: bool = True) -> Tensor:
         """Loss of a batch: logits (B, C); labels (B,) ids or (B, C) probabilities; index (B,) training rows."""
         if index is None:
             raise TypeError("ELRLoss needs the dataset index of each example: wrap the data set in elr.WithIndex")
         self._check_shapes(logits, labels, index)
+        index = index.long() if index.dtype == torch.int32 else index
         # From here on float32 whatever autocast does: 1 - 1e-4 is 1 in bfloat16 and the logarithm would be -inf.
         z = logits.float() if logits.dtype in _HALF else logits
         softmax = log_and_p(z)
@@ -235,19 +246,23 @@ class ELRLoss(nn.Module):
             t = self.targets.rows(index)
         given = labels if ignored is None else labels.masked_fill(ignored, 0)
         clamp = self.floor if self.clamp_penalty else 0.0
-        self.parts = elr_loss(z, given, t.to(z.dtype), self.lam, softmax=softmax, clamp=clamp)
+        loss, ce, penalty = elr_loss(z, given, t.to(z.dtype), self.lam, softmax=softmax, clamp=clamp)
+        self._last = ce, penalty, ignored
         if ignored is not None:
-            self.parts = Parts(*(part.masked_fill(ignored, 0.0) for part in self.parts))
+            loss = loss.masked_fill(ignored, 0.0)
         if self.reduction == "none":
-            return self.parts.loss
+            return loss
         if self.reduction == "sum":
-            return self.parts.loss.sum()
-        return self.parts.loss.mean() if ignored is None else self.parts.loss.sum() / (~ignored).sum()
+            return loss.sum()
+        return loss.mean() if ignored is None else loss.sum() / (~ignored).sum()
 
     @property
     def last(self) -> Terms:
         """Mean cross entropy, penalty and agreement of the last batch: log these, the loss itself may be negative."""
-        return mean_terms(self.parts)
+        if self._last is None:
+            raise RuntimeError("there is no last batch yet: call the loss first")
+        ce, penalty, ignored = self._last
+        return mean_terms(ce, penalty) if ignored is None else mean_terms(ce[~ignored], penalty[~ignored])
 
     @torch.no_grad()
     def observe(self, index: Tensor, p: Tensor, ignored: Tensor | None = None) -> Tensor:
@@ -266,6 +281,9 @@ class ELRLoss(nn.Module):
     def _check_shapes(self, logits: Tensor, labels: Tensor, index: Tensor) -> None:
         if logits.dim() != 2 or logits.shape[1] != self.num_classes:
             raise ValueError(f"logits must be (B, {self.num_classes}), got {tuple(logits.shape)}")
+        if (labels.dim() != 1 or labels.is_floating_point()) and labels.shape[1:] != logits.shape[1:]:
+            kind = f"{labels.dtype} {tuple(labels.shape)}"
+            raise ValueError(f"labels must be (B,) class ids or (B, {self.num_classes}) probabilities, got {kind}")
         if len(labels) != len(logits) or len(index) != len(logits):
             raise ValueError(f"lengths differ: {len(logits)} logits, {len(labels)} labels, {len(index)} indices")
 

@@ -1,5 +1,6 @@
 """Cross entropy to per-example targets, which the paper studies as KL regularization (Section C)."""
 
+import torch
 from torch import Tensor
 
 
@@ -18,4 +19,5 @@ def target_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (B,).
     """
-    return -(targets.detach() * logits.log_softmax(dim=1)).sum(dim=1)
+    z = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    return -(targets.detach() * z.log_softmax(dim=1)).sum(dim=1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elr.data.stream import Batch, Stream, TrainData
-from elr.losses.elr import ELRLoss, check_elr, elr_loss, mean_terms
+from elr.losses.elr import ELRLoss, check_elr, elr_loss, log_and_p, mean_terms
 from elr.methods.base import MakeNet, Method, Pass, Step, check_range
 from elr.parts.average import AveragedNet, TeacherBN, still_statistics
 from elr.parts.clock import Clock
@@ -40,6 +40,7 @@ class ELRPlus(Method):
 
     reference = "Liu et al., NeurIPS 2020, Algorithm 2"
     per_example = "C floats for each network (the target)"
+    batch_coupled = True  # mixup
 
     def __init__(
         self,
@@ -112,7 +113,9 @@ class ELRPlus(Method):
         """Loss of network k on one batch."""
         net, criterion = self.nets[k], self.criteria[k]
         assert isinstance(criterion, ELRLoss)
-        y = nn.functional.one_hot(batch.y, criterion.num_classes).float()  # (B, C)
+        y = batch.y  # ids as long as they can be: without mixup this is then ELR bit for bit
+        if self.alpha > 0 or self.update_labels:
+            y = nn.functional.one_hot(batch.y, criterion.num_classes).float()  # (B, C)
         x = batch.x
         mix = None
         if self.alpha > 0:
@@ -121,7 +124,7 @@ class ELRPlus(Method):
             x, y = mix.blend(x), mix.blend(y)
         logits = net(x).float()
         unmixed = logits.detach() if self._own_targets else self._teach(k, batch.x)
-        t = criterion.observe(batch.index, unmixed.softmax(dim=1))
+        t = criterion.observe(batch.index, log_and_p(unmixed)[1])
         if mix is not None:
             t = mix.blend(t)
         if self.update_labels:
@@ -129,7 +132,7 @@ class ELRPlus(Method):
         lam = self._lam(clock)
         parts = elr_loss(logits, y, t, lam, clamp=criterion.floor if self.clamp_penalty else 0.0)
         gamma = self._gamma(clock)
-        log: dict[str, Tensor | float] = {**mean_terms(parts)._asdict(), "lam": lam, "gamma": gamma}
+        log: dict[str, Tensor | float] = {**mean_terms(parts.ce, parts.penalty)._asdict(), "lam": lam, "gamma": gamma}
         return Step(parts.loss.mean(), len(y), (batch.index, unmixed), log, partial(self._follow, k, gamma))
 
     def predict(self, x: Tensor) -> Tensor:

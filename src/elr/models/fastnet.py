@@ -78,10 +78,15 @@ class FastNet(nn.Module):
     @torch.no_grad()
     def prepare(self, x: Tensor) -> None:
         """Set the stem to whiten the 2x2 patches of these normalised inputs (N, channels, height, width)."""
-        x = x.to(self.stem.weight.device, torch.float32)
-        patches = functional.unfold(x, 2).transpose(1, 2).flatten(0, 1)  # (N * places, patch)
-        moment = patches.T @ patches / len(patches)  # uncentred, as airbench has it
-        values, vectors = torch.linalg.eigh(moment.double())
+        weight = self.stem.weight
+        size = weight.shape[1] * 4
+        moment = torch.zeros(size, size, dtype=torch.float64, device=weight.device)  # uncentred, as airbench has it
+        count = 0
+        for part in torch.split(x, 500):
+            patches = functional.unfold(part.to(weight), 2).transpose(0, 1).flatten(1)  # (patch, 500 * places)
+            moment += patches @ patches.T
+            count += patches.shape[1]
+        values, vectors = torch.linalg.eigh(moment / count)
         self._set_stem((vectors / (values + self.whitening_eps).sqrt()).T)
 
     @torch.no_grad()
