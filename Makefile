@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench deviations clean
+.PHONY: help setup demo test lint types bench docs deviations clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
@@ -37,6 +37,9 @@ types: $(VENV)/.full  ## mypy --strict
 
 bench: $(VENV)/.full  ## measure the speed claims; writes results/bench/*.json
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.base  ## write the generated parts of the README (file tree, demo table)
+	$(BIN)/python docs/render.py
 
 deviations: $(VENV)/.base  ## every place where the code departs from the paper or the authors' code
 	@grep -rnE '# (DEVIATES|PAPER)' src | sed 's/: *# /: /'

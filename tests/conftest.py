@@ -9,7 +9,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@pytest.fixture()
+@pytest.fixture
 def g() -> torch.Generator:
     """A seeded generator for draws in a test."""
     return torch.Generator().manual_seed(0)

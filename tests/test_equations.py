@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from elr.losses import ELRLoss, cross_entropy, elr_gradient, elr_loss, elr_penalty, target_cross_entropy
 from elr.losses.elr import default_floor, floored
 from elr.parts.table import ExampleTable
@@ -15,13 +16,12 @@ Y = torch.tensor([1])
 T = torch.tensor([[0.1, 0.6, 0.2, 0.1]], dtype=torch.float64)
 
 
-def draw(g, num_classes, rows=8, *, mass=None):
-    """Logits, soft labels and targets; the targets of row i sum to 1 - .7^(i+1), as after i+1 visits, or to ``mass``."""
+def draw(g, num_classes, rows=8):
+    """Logits, soft labels and targets; the targets of row i sum to 1 - .7^(i+1), as after i+1 visits."""
     z = 3 * torch.randn(rows, num_classes, generator=g, dtype=torch.float64)
     y = torch.randn(rows, num_classes, generator=g, dtype=torch.float64).softmax(dim=1)
     t = (2 * torch.randn(rows, num_classes, generator=g, dtype=torch.float64)).softmax(dim=1)
-    sums = 1 - 0.7 ** torch.arange(1, rows + 1, dtype=torch.float64) if mass is None else torch.full((rows,), mass)
-    return z, y, t * sums[:, None]
+    return z, y, t * (1 - 0.7 ** torch.arange(1, rows + 1, dtype=torch.float64))[:, None]
 
 
 def gradient(function, z):

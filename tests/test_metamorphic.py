@@ -12,6 +12,7 @@ from torch import nn
 from elr.data import Data, DataConfig, Examples, from_arrays
 from elr.data.inputs import TensorInputs
 from elr.engine.train import train
+from elr.losses import ELRLoss
 from elr.methods import METHODS
 from elr.methods.ce import CE
 from elr.methods.elr import ELR
@@ -65,7 +66,9 @@ def test_mixup_of_weight_1_changes_nothing():
 
 
 def test_mixup_does_change_the_weights():
-    assert not torch.equal(networks_after(ELRPlus())["0.layers.0.weight"], networks_after(ELRPlus(alpha=0.0))["0.layers.0.weight"])
+    assert not torch.equal(
+        networks_after(ELRPlus())["0.layers.0.weight"], networks_after(ELRPlus(alpha=0.0))["0.layers.0.weight"]
+    )
 
 
 @pytest.mark.parametrize("networks", [1, 2])
@@ -138,7 +141,7 @@ def test_weight_decay_and_momentum_leave_the_idle_network_alone():
     first_of_second = len(run.passes[0])
     half = len(run.trajectory.weights[0]) // 2
     idle = run.trajectory.weights[first_of_second - 1][half:]
-    start = [w for w in run.start[1].parameters()]
+    start = list(run.start[1].parameters())
     assert all(torch.equal(a, b) for a, b in zip(idle, start, strict=True))
 
 
@@ -194,7 +197,6 @@ def test_rows_in_another_order_with_their_ids_get_the_same_augmentation():
 def test_linear_network_on_more_examples_of_a_batch_takes_the_mean(g):
     """Every row twice in a batch gives the same step as every row once: losses are means, duplicates are averaged."""
     x, y = torch.randn(6, FEATURES, generator=g), torch.tensor([0, 1, 2, 0, 1, 2])
-    from elr.losses import ELRLoss
 
     def step(rows):
         torch.manual_seed(0)

@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -47,6 +47,7 @@ TABLES: dict[str, Any] = {
 }
 # Tables whose options depend on the name chosen: head value by default.
 CHOSEN = {"method": "elr", "model": "small_cnn", "schedule": "multistep"}
+CUSTOM = "custom:"  # model.name of a network that was given from Python
 # What does not change the result: may differ on resume.
 FREE = {"runtime", "evaluate", "data.root", "data.cache", "data.cache_dir"}
 
@@ -120,6 +121,8 @@ class Config:
 
     def model_maker(self, shape: tuple[int, ...], num_classes: int) -> Callable[[], nn.Module]:
         """A function that builds the network."""
+        if self.model.name.startswith(CUSTOM):
+            raise ValueError(f"model {self.model.name!r} was given from Python: use elr.fit and elr.Run(path, model)")
         return lambda: make_model(self.model.name, shape, num_classes, **self.model.arguments)
 
 
@@ -135,7 +138,7 @@ def options(chosen: Mapping[str, str] | None = None) -> dict[str, Option]:
         for f in fields(cls):
             default = None if f.default is MISSING else f.default
             found.append(Option(f"{table}.{f.name}", hints[f.name], default, f.metadata.get("help", "")))
-    builders = {"method": _lookup("method", names["method"], METHODS), "model": constructor(names["model"])}
+    builders = {"method": _lookup("method", names["method"], METHODS), "model": _network(names["model"])}
     builders["schedule"] = _lookup("schedule", names["schedule"], SCHEDULES)
     for table, builder in builders.items():
         found.append(Option(f"{table}.name", str, names[table], f"{table} by name; `elr {table}s` lists them"))
@@ -147,6 +150,11 @@ def _lookup(table: str, name: str, registry: Mapping[str, Any]) -> Any:
     if name not in registry:
         raise ValueError(f"unknown {table} {name!r}; {nearest(name, registry)}")
     return registry[name]
+
+
+def _network(name: str) -> Any:
+    """What builds a model; a network given from Python has no arguments of ours."""
+    return (lambda: None) if name.startswith(CUSTOM) else constructor(name)
 
 
 def _parameters(builder: Any) -> list[tuple[str, Any, Any, str]]:
@@ -175,15 +183,15 @@ def argument_help(builder: Any) -> dict[str, str]:
     return found
 
 
-def nearest(name: str, known: Any) -> str:
+def nearest(name: str, known: Iterable[str], dashes: str = "") -> str:
     """A hint for a name that is not known."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(known)}"
+    near = difflib.get_close_matches(name, names := list(known), n=1, cutoff=0.5)
+    return f"did you mean '{dashes}{near[0]}'?" if near else f"choose one of {', '.join(names)}"
 
 
 def resolve(settings: Mapping[str, Any]) -> Config:
     """A configuration from dotted settings (strings are parsed); what is not set has its default."""
-    settings = {f"{key}.{HEADS[key]}" if key in HEADS else key: value for key, value in settings.items()}
+    settings = flatten(settings)
     chosen = {
         t: str(settings[f"{t}.name"]).replace("-", "_") for t in ("method", "schedule") if f"{t}.name" in settings
     }
@@ -192,7 +200,7 @@ def resolve(settings: Mapping[str, Any]) -> Config:
     known = options(chosen)
     for key in settings:
         if key not in known:
-            raise ValueError(f"unknown option {key!r}; {_hint(key, known)}")
+            raise ValueError(f"unknown option {key!r}; {hint(key, known)}")
     values = {key: option.default for key, option in known.items()}
     values |= {key: convert(value, known[key].type, key) for key, value in settings.items()}
     values |= {f"{table}.name": name for table, name in chosen.items()}
@@ -212,14 +220,19 @@ def _table(values: Mapping[str, Any], table: str) -> dict[str, Any]:
     return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{table}.")}
 
 
-def _hint(key: str, known: Mapping[str, Option]) -> str:
-    """Prefer a name of the same table: ``method.lamb`` means ``method.lam`` even where ``optim.lr`` is as near."""
-    table = key.partition(".")[0]
-    same = [name for name in known if name.startswith(f"{table}.")]
-    if same:
-        near = difflib.get_close_matches(key, same, n=1, cutoff=0.6)
-        return f"did you mean {near[0]!r}?" if near else f"{table} has {', '.join(n.partition('.')[2] for n in same)}"
-    return nearest(key, [*known, *HEADS])
+def hint(key: str, known: Mapping[str, Option], more: Iterable[str] = (), dashes: str = "") -> str:
+    """What may have been meant: ``lam`` is ``method.lam``, ``method.lamb`` too, even if ``model.name`` is as near."""
+    table, dot, name = key.rpartition(".")
+    if not dot and (owner := next((option for option in known if option.endswith(f".{name}")), None)):
+        return f"did you mean '{dashes}{owner}'?"
+    own = [option.partition(".")[2] for option in known if dot and option.startswith(f"{table}.")]
+    if not own:
+        near = nearest(key, [*known, *(HEADS if known else ()), *more], dashes)
+        return near if near.startswith("did") else "--help lists what there is"
+    if near_own := difflib.get_close_matches(name, own, n=1, cutoff=0.6):
+        return f"did you mean '{dashes}{table}.{near_own[0]}'?"
+    subject = f"{table} {known[f'{table}.name'].default!r}" if table in CHOSEN else table
+    return f"{subject} has {', '.join(option for option in own if option != HEADS.get(table)) or 'no options'}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -230,10 +243,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"configuration {path} does not exist") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"configuration {path} cannot be read: {error}") from error
-    settings: dict[str, Any] = {}
-    for key, value in tables.items():
+    settings = flatten(tables)
+    for key, value in settings.items():
         if isinstance(value, dict):
-            settings |= {f"{key}.{name}": item for name, item in value.items()}
-        else:
-            settings[key] = value
+            raise ValueError(f"configuration {path}: {key} must be a value, not a table")
     return settings
+
+
+def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """{"data": "digits", "method": {"lam": 3}} -> {"data.source": "digits", "method.lam": 3}."""
+    flat: dict[str, Any] = {}
+    for key, value in tables.items():
+        if isinstance(value, Mapping):
+            flat |= {f"{key}.{name}": item for name, item in value.items()}
+        else:
+            flat[f"{key}.{HEADS[key]}" if key in HEADS else key] = value
+    return flat

@@ -42,6 +42,6 @@ def describe(kind: Any) -> str:
     if origin is Literal:
         return "one of " + ", ".join(str(a) for a in arguments)
     if origin is tuple:
-        return f"{describe(arguments[0])}s separated by commas"
+        return f"{describe(arguments[0]).removeprefix('a ')}s separated by commas"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return names.get(kind, str(kind))

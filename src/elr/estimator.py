@@ -1,10 +1,12 @@
-"""scikit-learn's door: fit and predict on arrays, in memory, nothing written to disk."""
+"""The door for scikit-learn: fit and predict on arrays, in memory, nothing written to disk."""
 
+import copy
 from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
@@ -15,21 +17,22 @@ from torch import nn
 from elr.config import Config, resolve
 from elr.data import Data, Examples, from_arrays
 from elr.data.inputs import as_inputs
+from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
-from elr.engine.train import Job, Outcome, Progress, Silent, train
+from elr.engine.train import Job, Progress, Silent, train
 from elr.fit import flatten
-from elr.methods.base import Method, check_range
-from elr.parts.table import ExampleTable
+from elr.methods.base import check_range
 from elr.run import model_function
 
-_TABLES = ("method", "model", "schedule")  # parameters that are a name, or a table of a name and arguments
+_TABLES = ("method", "model", "schedule")  # parameters that are a name, or a table of a name and its arguments
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A network trained to stay right when some labels of ``y`` are wrong.
+    """A neural network that stays right when some of the labels it is trained on are wrong.
 
-    ``X`` is (n, D); for image models (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or float. Labels may be strings,
-    integers or booleans. ``method__lam=7`` sets one entry of a table, so a grid search can go over it.
+    X is (n, D), or images as (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or float; y strings, integers or booleans.
+    ``method__lam``, ``model__hidden`` and their like can be searched over, as in ``GridSearchCV(clf, {"method__lam":
+    [1, 3, 7]})``.
 
     Args:
         method: a name (``elr methods`` lists them), or a table such as ``{"name": "elr", "lam": 7}``.
@@ -39,27 +42,26 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         lr: learning rate at its peak.
         momentum: of SGD, in [0, 1).
         weight_decay: L2 coefficient.
-        batch_size: examples in a batch; all of them if there are fewer.
-        schedule: learning-rate schedule: constant, multistep, cosine, onecycle, or a table.
-        validation_fraction: part of the rows to hold out, stratified, for choosing an epoch. None: .1 for a method that
-            predicts with the epoch chosen (early_stopping), 0 for one that predicts with the last. Where a class would
-            lose its last row, nothing is held out.
-        standardize: shift and scale features (channels of images) by mean and deviation of the training rows.
-        augment: shift training images at random by up to an eighth of their side.
-        device: auto, cpu, cuda, cuda:1, mps. Weights come back to the CPU after training.
-        random_state: an integer gives the same model every time; a RandomState or Generator is drawn from once; None is
-            new entropy for every fit. No global generator is read, seeded or advanced.
-        verbose: show progress on standard error.
+        batch_size: examples in a batch.
+        schedule: learning-rate schedule by name (constant, multistep, cosine, onecycle), or a table.
+        validation_fraction: part of the rows to hold out, stratified, to choose an epoch by. None: .1 for a method that
+            predicts with the chosen epoch (early_stopping), 0 for one that predicts with the last (all others).
+            Nothing is held out where that is less than a row, or would leave a class without any.
+        standardize: shift and scale each feature (channel of images) by mean and deviation of the training rows.
+        augment: move training images at random by up to an eighth of their side.
+        device: auto, cpu, cuda, cuda:1 or mps. The fitted weights stay on the CPU.
+        random_state: an integer gives the same model every time; a RandomState or Generator is drawn from once a fit;
+            None is another model every time. NumPy's and torch's global generators are left as they are.
+        verbose: show a line for each epoch on standard error.
 
     Attributes:
         classes_: (C,) labels in the order of the probabilities.
-        n_features_in_: features seen by ``fit``; the length of the first axis after the rows.
-        feature_names_in_: names of the columns, if ``X`` was a data frame with names.
-        method_: the trained method, a ``torch.nn.Module`` with its networks in ``nets``.
-        records_: one dictionary for each epoch: loss, learning rate, validation accuracy, what the method logs.
+        n_features_in_: length of the first axis of an example.
+        feature_names_in_: column names, where X had them.
+        method_: the trained method, a torch module; ``method_.nets`` are its networks.
+        records_: for each epoch a dictionary: loss, learning rate, what the method logs, validation accuracy.
         n_iter_: epochs trained.
-        selected_epoch_: epoch of the best smoothed validation accuracy, from 1; None without validation rows.
-        targets_: see below.
+        selected_epoch_: epoch with the best smoothed validation accuracy, from 1; None if nothing was held out.
     """
 
     def __init__(
@@ -68,11 +70,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         model: str | Mapping[str, Any] | nn.Module | Callable[[], nn.Module] = "mlp",
         *,
         epochs: int = 60,
-        lr: float = 0.05,
+        lr: float = 0.02,
         momentum: float = 0.9,
         weight_decay: float = 1e-3,
-        batch_size: int = 64,
-        schedule: str | Mapping[str, Any] = "onecycle",
+        batch_size: int = 32,
+        schedule: str | Mapping[str, Any] = "multistep",
         validation_fraction: float | None = None,
         standardize: bool = True,
         augment: bool = True,
@@ -95,73 +97,138 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.random_state = random_state
         self.verbose = verbose
 
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``method__lam=7`` sets one entry of a table and keeps the others."""
+        for key in list(params):
+            table, separator, name = key.partition("__")
+            if separator and table in _TABLES:
+                now = params.get(table, getattr(self, table))
+                now = {"name": now} if isinstance(now, str) else now
+                params[table] = {**now, name: params.pop(key)}
+        super().set_params(**params)
+        return self
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on X (n, ...) and the labels given, y (n,)."""
+        """Train on examples X (n, ...) with the labels given, y (n,)."""
         X, y = validate_data(self, X, y, allow_nd=True)
         check_classification_targets(y)
-        classes, numbers = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y has one class only, {classes[0]!r}; a classifier needs two or more")
+        self.classes_, numbers = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs two or more")
         config = self._config(numbers)
         data = from_arrays(X, numbers, config=config.data, seed=config.seed)
-        named = isinstance(self.model, str | Mapping)
-        maker = config.model_maker(data.shape, len(classes)) if named else model_function(self.model)
-        method, schedule = config.make_method(), config.make_schedule()
-        progress = self._progress(config)
+        method = config.make_method()
         outcome = train(
             Job(
-                method, maker, data, config.epochs, config.optim, schedule, config.evaluate, config.runtime,
-                config.seed, progress=progress,
+                method,
+                self._model_maker(config, data),
+                data,
+                config.epochs,
+                config.optim,
+                config.make_schedule(),
+                runtime=config.runtime,
+                seed=config.seed,
+                progress=self._progress(config),
             )
-        )  # fmt: skip
-        self.classes_ = classes
-        self._keep(method, data, outcome, len(numbers))
+        )
+        if method.keeps == "selected" and outcome.selected_state is not None:
+            method.load_state_dict(outcome.selected_state)
+        for module in method.modules():  # the loss of the last batch has a graph, which cannot be copied
+            vars(module).pop("parts", None)
+        self.method_ = method.cpu().eval()
+        self.records_ = outcome.records
+        self.n_iter_ = len(outcome.records)
+        self.selected_epoch_ = outcome.selected_epoch
+        self._transform = data.transform
+        self._shape = data.train.inputs.shape
+        self._rows = len(numbers), data.train.ids  # how many there were, and which of them were trained on
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Class probabilities, (n, C), columns in the order of ``classes_``."""
+        """Probability of each class, (n, C), in the order of ``classes_``."""
         check_is_fitted(self, "method_")
         inputs = as_inputs(validate_data(self, X, reset=False, allow_nd=True), "X")
         if inputs.shape != self._shape:
-            raise ValueError(f"an example of X has shape {inputs.shape}, the model was fitted on {self._shape}")
+            raise ValueError(f"an example of X has shape {inputs.shape}; the model was fitted on {self._shape}")
         n = len(inputs)
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         data = Data("X", examples, None, None, tuple(map(str, self.classes_)), self._transform)
-        import torch
-
-        return Evaluator(data, EvaluateConfig(), torch.device("cpu")).probabilities(self.method_, examples)
+        device = RuntimeConfig(self.device).resolved_device()
+        method = self.method_ if device.type == "cpu" else copy.deepcopy(self.method_).to(device)
+        return Evaluator(data, EvaluateConfig(), device).probabilities(method, examples)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row, (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        """The most probable class of each example, (n,)."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
-    def _config(self, numbers):
-        fraction = 0.0
-        return resolve(
-            flatten(
-                {
-                    "method": self.method,
-                    "model": self.model,
-                    "epochs": self.epochs,
-                    "seed": int(self.random_state or 0),
-                    "schedule": self.schedule,
-                    "optim": {
-                        "lr": self.lr,
-                        "momentum": self.momentum,
-                        "weight_decay": self.weight_decay,
-                        "batch_size": self.batch_size,
-                    },
-                    "data": {"val_fraction": fraction, "standardize": self.standardize, "augment": self.augment},
-                    "runtime": self.device,
-                }
-            )
-        )
+    @property
+    def targets_(self) -> NDArray[np.float32]:
+        """What the method came to believe of each row of ``fit``: its targets t, (n, C), normalised to sum to 1.
 
-    def _progress(self, config):
-        return Silent()
+        Where they disagree with y, suspect the label. Rows held out for validation have no target and are NaN. The
+        mean over networks if there are two. Methods without targets (ce, early_stopping) lack this attribute.
+        """
+        check_is_fitted(self, "method_")
+        tables = [table.values for name, table in self.method_.named_modules() if name.split(".")[-1] == "targets"]
+        if not tables:
+            raise AttributeError(f"method {self.method!r} keeps no targets")
+        n, trained = self._rows
+        targets = np.full((n, len(self.classes_)), np.nan, dtype=np.float32)
+        targets[trained] = torch.stack([t / t.sum(dim=1, keepdim=True) for t in tables]).mean(dim=0).numpy()
+        return targets
 
-    def _keep(self, method, data, outcome, n):
-        self.method_ = method.cpu().eval()
-        self._shape = data.train.inputs.shape
-        self._transform = data.transform
-        self.records_ = outcome.records
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _config(self, numbers: NDArray[np.int64]) -> Config:
+        tables: dict[str, Any] = {
+            "method": self.method,
+            "schedule": self.schedule,
+            "optim": {
+                "lr": self.lr,
+                "momentum": self.momentum,
+                "weight_decay": self.weight_decay,
+                "batch_size": self.batch_size,
+            },
+            "data": {"standardize": self.standardize, "augment": self.augment},
+            "runtime": self.device,
+            "epochs": self.epochs,
+            "seed": _seed(self.random_state),
+        }
+        if isinstance(self.model, str | Mapping):
+            tables["model"] = self.model
+        fraction = self.validation_fraction
+        if fraction is None:
+            fraction = 0.1 if resolve(flatten(tables)).make_method().keeps == "selected" else 0.0
+        check_range("validation_fraction", fraction, 0.0, 1.0, open_high=True)
+        count, room = round(fraction * len(numbers)), len(numbers) - len(self.classes_)
+        tables["data"]["val_fraction"] = fraction if 0 < count <= room else 0.0
+        return resolve(flatten(tables))
+
+    def _model_maker(self, config: Config, data: Data) -> Callable[[], nn.Module]:
+        if isinstance(self.model, str | Mapping):
+            return config.model_maker(data.shape, data.num_classes)
+        return model_function(self.model)
+
+    def _progress(self, config: Config) -> Progress:
+        if not self.verbose:
+            return Silent()
+        from elr.cli.progress import Lines
+
+        return Lines(config.method.name, config.epochs)
+
+
+def _seed(state: Any) -> int:
+    """One integer for the run. Never NumPy's global generator, which scikit-learn takes for None."""
+    if isinstance(state, Integral) and int(state) >= 0:
+        return int(state)
+    if isinstance(state, np.random.RandomState):
+        return int(state.randint(2**63 - 1, dtype=np.int64))
+    if state is None or isinstance(state, np.random.Generator):
+        return int(np.random.default_rng(state).integers(2**63))
+    raise ValueError(
+        f"random_state must be a whole number from 0 on, a RandomState, a Generator or None, got {state!r}"
+    )

@@ -1,21 +1,25 @@
 """``elr.fit``: from data and a network to a finished run, in one call."""
 
+import hashlib
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from elr.config import HEADS, Choice, Config, read_toml, resolve
+from elr.config import CUSTOM, Config, read_toml, resolve
+from elr.config import flatten as flatten
 from elr.data import Data, describe, from_arrays, from_dataset, load
 from elr.engine.checkpoint import write_tensors
+from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
 from elr.engine.train import Job, Outcome, Progress, Silent, train
 from elr.report.machine import facts
-from elr.report.records import write_json, write_text
+from elr.report.records import read_json, write_json, write_text
 from elr.run import Run, model_function
 
 
@@ -53,27 +57,13 @@ def fit(
         options.pop("source", None)
     tables["data"] = {key: str(value) if key == "source" else value for key, value in options.items()}
     own = None if isinstance(model, str | Mapping) else model
-    if own is None:
-        tables["model"] = model
+    tables["model"] = model if own is None else f"{CUSTOM}{_name_of(own)}"
     config = resolve(flatten(tables))
-    if own is not None:
-        config = replace(config, model=Choice(f"custom:{_name_of(own)}", {}))
     loaded = _load(source, config)
     path = Path(out) if out is not None else default_out(config, loaded)
     maker = config.model_maker(loaded.shape, loaded.num_classes) if own is None else model_function(own)
     run_job(config, loaded, maker, path, resume=resume, progress=progress)
     return Run(path, own)
-
-
-def flatten(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """{"method": {"name": "elr", "lam": 3}} -> {"method.name": "elr", "method.lam": 3}."""
-    flat: dict[str, Any] = {}
-    for key, value in tables.items():
-        if isinstance(value, Mapping):
-            flat |= {f"{key}.{name}": item for name, item in value.items()}
-        else:
-            flat[f"{key}.{HEADS[key]}" if key in HEADS else key] = value
-    return flat
 
 
 def default_out(config: Config, data: Data) -> Path:
@@ -95,6 +85,7 @@ def run_job(
     claim(out, config, resume=resume)
     if (out / "summary.json").exists():
         return out
+    check_network(make_model, data)
     identity = {"config": config.digest(), "data": data_digest(data)}
     write_inputs(out, config, data)
     job = Job(
@@ -119,11 +110,14 @@ def run_job(
 
 
 def claim(out: Path, config: Config, *, resume: bool) -> None:
-    """Make sure that ``out`` is ours: new, empty, or (with ``resume``) the same run."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file, not a run directory; choose another --out")
-    if not out.exists() or not any(out.iterdir()):
-        out.mkdir(parents=True, exist_ok=True)
+    """Make sure that ``out`` is ours: new, empty, or (with ``resume``) the same run. Changes nothing."""
+    place = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not place.is_dir():
+        raise ValueError(f"{place} is a file, not a folder; choose another --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(f"no permission to write in {place}; choose another --out")
+    # Hidden files do not count: a killed process may leave a temporary one, a desktop its own.
+    if place != out or all(path.name.startswith(".") for path in out.iterdir()):
         return
     if not (out / "config.toml").is_file():
         raise ValueError(f"{out} is not empty and not a run; choose another --out")
@@ -142,32 +136,56 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def check_network(make_model: Callable[[], nn.Module], data: Data) -> None:
+    """Refuse a network that cannot take these inputs or tell these classes apart, before anything is written."""
+    row = torch.tensor([0])
+    x = data.transform(data.train.inputs.fetch(row), data.train.keys[row], None)
+    with private_randomness(torch.device("cpu")), torch.inference_mode():
+        net = make_model().cpu().eval()
+        try:
+            shape = tuple(net(x).shape)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise ValueError(f"the network cannot take inputs of shape {data.shape}: {reason}") from error
+    if shape != (1, data.num_classes):
+        raise ValueError(
+            f"the network gives {shape} for one input, expected (1, {data.num_classes}): one logit a class"
+        )
+
+
 def write_inputs(out: Path, config: Config, data: Data) -> None:
-    """What is known before training starts."""
+    """What is known before training starts. Other data than those of an earlier start are refused."""
+    facts = data_facts(data)
+    if (out / "data.json").exists():
+        saved = read_json(out / "data.json")
+        if changed := [key for key, value in facts.items() if saved.get(key) != value]:
+            raise ValueError(f"{out} holds a run on other data: {changed[0]} has changed since it was started")
+    out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.toml())
     write_json(out / "classes.json", list(data.classes))
     if data.noise is not None:
         data.noise.save(out)
     if data.skipped:
         write_json(out / "skipped.json", dict(data.skipped))
+    write_json(out / "data.json", facts)
+
+
+def data_facts(data: Data) -> dict[str, Any]:
+    """What a trained model needs to know of its data, as plain as JSON gives it back."""
     sizes = {f"{part}_examples": len(split) for part in ("train", "val", "test") if (split := getattr(data, part))}
-    write_json(
-        out / "data.json",
-        {
-            "name": data.name,
-            **sizes,
-            "shape": list(data.shape),
-            "raw_shape": list(data.train.inputs.shape),
-            "transform": describe(data.transform),
-            "sha256": data_digest(data),
-        },
-    )
+    facts = {
+        "name": data.name,
+        **sizes,
+        "shape": data.shape,
+        "raw_shape": data.train.inputs.shape,
+        "transform": describe(data.transform),
+        "sha256": data_digest(data),
+    }
+    return dict(json.loads(json.dumps(facts)))
 
 
 def data_digest(data: Data) -> str:
     """Hash of ids and given labels of the training and validation parts: what a resumed run must find again."""
-    import hashlib
-
     digest = hashlib.sha256()
     for part in (data.train, data.val):
         if part is not None:

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch.nn.functional import one_hot
+
 from elr.losses import cross_entropy, elr_gradient, elr_loss, elr_penalty, target_cross_entropy
 from elr.losses.elr import default_floor, floored
-from torch.nn.functional import one_hot
 
 # (logits, labels, targets) -> (B,)
 LOSSES = {

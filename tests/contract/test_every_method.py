@@ -83,7 +83,9 @@ def test_state_round_trip(name):
 
 
 @every_method
-@pytest.mark.parametrize(("n", "batch_size"), [(50, 16), (33, 32), (20, 64)], ids=["ragged", "one left over", "one batch"])
+@pytest.mark.parametrize(
+    ("n", "batch_size"), [(50, 16), (33, 32), (20, 64)], ids=["ragged", "one left over", "one batch"]
+)
 def test_any_number_of_examples_trains(name, n, batch_size):
     data = tiny_data(n, val_fraction=0.0)
     _, outcome = trained(name, data=data, batch_size=batch_size, make_model=lambda: nn.Linear(FEATURES, 3))
@@ -233,7 +235,9 @@ def test_checkpoint_holds_momentum_and_all_state(tmp_path, name):
     train(job)
     tensors, metadata = read_tensors(checkpoints(tmp_path / "checkpoint")[-1])
     assert metadata["epoch"] == 1
-    assert {key.removeprefix("method.") for key in tensors if key.startswith("method.")} == job.method.state_dict().keys()
+    assert {
+        key.removeprefix("method.") for key in tensors if key.startswith("method.")
+    } == job.method.state_dict().keys()
     trainable = [p for p in job.method.parameters() if p.requires_grad]
     assert sum(key.startswith("momentum.") for key in tensors) == len(trainable)
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
-from reference.descent import Descent
 from torch import Tensor, nn
+
+from reference.descent import Descent
 
 
 @dataclass

@@ -1,11 +1,12 @@
 """Algorithm 1 of the paper, with the authors' floor (their loss.py clamps p to [1e-4, 1 - 1e-4] and renormalises)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor, nn
+
 from reference.ce import Trajectory, cross_entropy, one_hot, softmax
 from reference.descent import Descent
-from torch import Tensor, nn
 
 
 def clamp(p: Sequence[Tensor], floor: float) -> list[Tensor]:
@@ -27,20 +28,6 @@ def new_target(t: Sequence[float], p: Sequence[float], beta: float) -> list[floa
     return [beta * t_c + (1.0 - beta) * p_c for t_c, p_c in zip(t, p, strict=True)]
 
 
-def update(t: Sequence[float], p: Sequence[Tensor], beta: float, floor: float) -> list[float]:
-    """The target after this visit."""
-    return new_target(t, floored(p, floor), beta)
-
-
-def update_float32(t: Sequence[float], p: Sequence[Tensor], beta: float, floor: float) -> list[float]:
-    """The same number with float32 rounding, t + (1 - beta)(p - t): a float32 table that is changed in place."""
-    single = torch.stack(list(p)).detach().float()
-    clamped = single.clamp(floor, 1.0 - floor)
-    normalised = clamped / clamped.sum() if floor > 0 else single
-    old = torch.tensor(t, dtype=torch.float32)
-    return (old + (normalised - old) * (1.0 - beta)).tolist()
-
-
 def penalty(p: Sequence[Tensor], t: Sequence[float]) -> Tensor:
     """The regularizer of Eq. (6) for one example, as printed."""
     return torch.log(1.0 - sum(p_c * t_c for p_c, t_c in zip(p, t, strict=True)))
@@ -57,17 +44,24 @@ def train(
     beta: float,
     floor: float,
     clamp_penalty: bool,
-    update: Callable[[Sequence[float], Sequence[Tensor], float, float], list[float]] = update,
+    recorded: Sequence[Sequence[Tensor]] | None = None,
     **optim: float,
 ) -> Trajectory:
-    """Algorithm 1. The table of targets is float32, as a memory of n x C numbers is in practice."""
+    """Algorithm 1. The table of targets is float32, as a memory of n x C numbers is in practice.
+
+    With ``recorded``, each step goes on from those targets instead of its own: one step's rounding is then all that can
+    differ, and weights must agree to the last digits.
+    """
     descent, out = Descent(net, **optim), Trajectory()
     net.train()
     targets = torch.zeros(len(x), num_classes, dtype=torch.float32)
-    for batch in batches:
+    for k, batch in enumerate(batches):
         logits = net(x[list(batch)])
         for z, i in zip(logits.detach(), batch, strict=True):
-            targets[i] = torch.tensor(update(targets[i].tolist(), softmax(z), beta, floor))
+            targets[i] = torch.tensor(new_target(targets[i].tolist(), floored(softmax(z), floor), beta))
+        out.targets.append([targets.clone()])
+        if recorded is not None:
+            targets = recorded[k][0].clone()
         loss = torch.zeros((), dtype=x.dtype)
         for z, i in zip(logits, batch, strict=True):
             p = softmax(z)
@@ -76,6 +70,5 @@ def train(
             loss = loss + lam / len(batch) * penalty(inside, targets[i].tolist())
         descent.update(loss)
         out.loss.append(loss.item())
-        out.targets.append([targets.clone()])
         out.weights.append([w.detach().clone() for w in net.parameters()])
     return out

@@ -1,8 +1,8 @@
 """Algorithm 2 of the paper in loops over examples, every element a switch.
 
-The random draws (order of batches, mixup coefficients and partners) are arguments. Where the paper and the authors' code
-differ: averaged weights start as copies and are averaged after the step (the code; the same sequence as the paper's
-"before the targets" but for the index of gamma), the cross entropy uses mixed labels (Section E's text, and the code).
+The random draws (order of batches, mixup coefficients and partners) are arguments. Where the paper and the authors'
+code differ: averaged weights start as copies (zeros in the paper) and follow after the step, as in the code (the
+paper's sequence but for the index of gamma); the cross entropy uses mixed labels (text of the appendix, and code).
 """
 
 import copy
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor, nn
+
 from reference.ce import Trajectory, cross_entropy, one_hot, softmax
 from reference.descent import Descent
 from reference.elr import clamp, floored, new_target, penalty
-from torch import Tensor, nn
 
 
 @dataclass

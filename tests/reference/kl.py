@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor, nn
+
 from reference.ce import Trajectory, cross_entropy, one_hot, softmax
 from reference.descent import Descent
 from reference.elr import floored, new_target
-from torch import Tensor, nn
 
 
 def train(

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from elr.data import Data, DataConfig, from_arrays
 from elr.engine.evaluate import EvaluateConfig
 from elr.engine.optim import OptimConfig
 from elr.engine.schedule import Cosine
 from elr.engine.train import Job, RuntimeConfig
 from elr.methods.base import Method
-from torch import Tensor, nn
 
 FEATURES = 6
 

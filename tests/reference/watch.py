@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
+
 from elr.data import Data, Examples
 from elr.data.inputs import TensorInputs
 from elr.engine.optim import OptimConfig
@@ -14,7 +16,6 @@ from elr.methods.base import Method
 from elr.parts.table import ExampleTable
 from reference.ce import Trajectory
 from reference.tiny import TinyNet, blobs
-from torch import Tensor, nn
 
 OPTIM = {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}
 
@@ -102,4 +103,5 @@ def assert_same(product: Trajectory, oracle: Trajectory, *, rtol: float, names: 
         for k, (ours, theirs) in enumerate(zip(getattr(product, name), getattr(oracle, name), strict=True)):
             assert len(ours) == len(theirs) > 0
             for a, b in zip(ours, theirs, strict=True):
-                torch.testing.assert_close(a, b, rtol=rtol, atol=rtol, msg=lambda m, k=k: f"{name}, step {k}: {m}")
+                where = f"{name}, step {k}: "
+                torch.testing.assert_close(a, b, rtol=rtol, atol=rtol, msg=lambda m, where=where: where + m)

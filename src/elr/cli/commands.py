@@ -7,20 +7,23 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from elr.cli.flags import Parser, add_options, config_settings, known_options, parse
-from elr.cli.progress import watcher
+from elr.cli.flags import Parser, add_options, chosen, config_settings, known_options, parse
+from elr.cli.progress import stop, watcher
 from elr.config import Config, resolve
 from elr.data import Data, load, load_unlabelled
 from elr.demo import METHODS as DEMO_METHODS
 from elr.demo import demo_config, run_demo
 from elr.engine.device import fast_bfloat16
+from elr.engine.train import Progress
 from elr.fit import claim, default_out, run_job
 from elr.report.metrics import accuracy
+from elr.report.records import read_lines
 from elr.run import Run
 
 
@@ -33,6 +36,8 @@ def train(argv: Sequence[str]) -> int:
         _say("note: this CPU has no fast bfloat16; float32 will be quicker", args.quiet)
     if args.out is not None and not args.dry_run:
         claim(Path(args.out), config, resume=args.resume)  # before the data are read, which may take long
+        if (Path(args.out) / "summary.json").exists():
+            return _finished(Path(args.out), args.quiet)
     data = load(config.data, config.noise, config.seed)
     out = Path(args.out) if args.out is not None else default_out(config, data)
     _say(_plan_lines(config, data, out), args.quiet)
@@ -42,19 +47,24 @@ def train(argv: Sequence[str]) -> int:
         for line in estimate(config, data):
             print(line)
         return 0
-    if args.resume and (out / "summary.json").exists():
-        _say(f"{out} is finished already", args.quiet)
-        return 0
     progress = watcher(config.method.name, config.epochs, quiet=args.quiet)
     maker = config.model_maker(data.shape, data.num_classes)
     try:
         run_job(config, data, maker, out, resume=args.resume, progress=progress)
     except KeyboardInterrupt:
-        getattr(progress, "stop", lambda: None)()
-        saved = len(Run(out).records)
+        stop(progress)
+        saved = len(read_lines(out / "records.jsonl"))
         print(f"elr: interrupted; {saved} of {config.epochs} epochs are saved in {out}", file=sys.stderr)
         print(f"elr: go on with: elr train --out {shlex.quote(str(out))} --resume", file=sys.stderr)
         return 1
+    finally:
+        stop(progress)
+    _print_summary(Run(out))
+    return 0
+
+
+def _finished(out: Path, quiet: bool) -> int:
+    _say(f"{out} is finished already", quiet)
     _print_summary(Run(out))
     return 0
 
@@ -66,9 +76,13 @@ def _train_arguments(argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Name
     first.add_argument("--out")
     first.add_argument("--resume", action="store_true")
     early, rest = first.parse_known_args(list(argv))
-    settings = config_settings(early.config)
-    if early.resume and early.out and not early.config and (Path(early.out) / "config.toml").is_file():
-        settings = config_settings(str(Path(early.out) / "config.toml"))
+    saved = Path(early.out or "") / "config.toml"
+    resumed = early.resume and early.out is not None and early.config is None and saved.is_file()
+    settings = config_settings(str(saved) if resumed else early.config)
+    for table, name in chosen(rest, settings).items() if resumed else ():
+        if name != settings[f"{table}.name"]:
+            theirs = settings[f"{table}.name"]
+            raise ValueError(f"{early.out} holds another run: its {table}.name is {theirs!r}, here it is {name!r}")
     parser = Parser(
         prog="elr train",
         usage="elr train [DATA] [--config FILE] [--out DIR] [--resume] [--dry-run] [--method NAME] [any flag below]",
@@ -76,7 +90,6 @@ def _train_arguments(argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Name
         description="Train on noisy labels. Writes a run directory: config.toml, summary.json, records.jsonl, weights.",
         epilog="Flags are the names of the TOML file. Those of a method, model or schedule depend on the one chosen:\n"
         "`elr train --method elr_plus --help` shows those of ELR+.",
-        allow_abbrev=False,
     )
     parser.add_argument("DATA", nargs="?", help="short for --data")
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings; flags come on top")
@@ -84,14 +97,18 @@ def _train_arguments(argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Name
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out where it stopped")
     parser.add_argument("--dry-run", action="store_true", help="print sizes, steps, memory and time, and stop")
     parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the result")
-    add_options(parser, known_options(rest, settings))
-    args = parse(parser, argv)
+    found = known_options(rest, settings)
+    add_options(parser, found)
+    args = parse(parser, argv, found)
     own = {"DATA", "config", "out", "resume", "dry_run", "quiet"}
-    settings |= {key: value for key, value in vars(args).items() if key not in own}
+    given = {key: value for key, value in vars(args).items() if key not in own}
     if args.DATA is not None:
-        settings.pop("data", None)
-        settings["data.source"] = args.DATA
-    return settings, args
+        if "data.source" in given:
+            raise ValueError(f"data are given twice: {args.DATA!r} and --data {given['data.source']!r}")
+        given["data.source"] = args.DATA
+    if args.resume and args.out is not None and not resumed and "data.source" not in {**settings, **given}:
+        raise ValueError(f"{args.out} holds no run to go on with")
+    return {**settings, **given}, args
 
 
 def _plan_lines(config: Config, data: Data, out: Path) -> str:
@@ -166,7 +183,9 @@ def evaluate(argv: Sequence[str]) -> int:
     parser = Parser(prog="elr evaluate", description="Accuracy of a finished run on labelled data.")
     parser.add_argument("RUN", help="run directory")
     parser.add_argument("DATA", nargs="?", help="labelled data (default: what the run was trained on)")
-    parser.add_argument("--split", choices=["train", "val", "test"], default="test", help="which part [test]")
+    parser.add_argument(
+        "--split", choices=["train", "val", "test"], help="which part [test; all of DATA if it has no test part]"
+    )
     parser.add_argument(
         "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
     )
@@ -174,9 +193,10 @@ def evaluate(argv: Sequence[str]) -> int:
     args = parse(parser, argv)
     run = Run(args.RUN)
     data = _evaluation_data(run, args.DATA)
-    examples = getattr(data, args.split)
+    split = args.split or ("train" if args.DATA is not None and data.test is None else "test")
+    examples = getattr(data, split)
     if examples is None:
-        raise ValueError(f"{data.name} has no {args.split} part")
+        raise ValueError(f"{data.name} has no {split} part; choose another --split")
     labels = examples.y if examples.y_true is None else examples.y_true
     predicted = run.probabilities(examples.inputs, which=args.which).argmax(axis=1)
     result: dict[str, Any] = {"examples": len(labels), "accuracy": accuracy(predicted, labels), "classes": {}}
@@ -186,7 +206,7 @@ def evaluate(argv: Sequence[str]) -> int:
     if args.json:
         print(json.dumps(result, indent=2))
         return 0
-    print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {args.split})")
+    print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {split})")
     for name, value in sorted(result["classes"].items(), key=lambda item: item[1]):
         print(f"  {name:<24}{value:>8.1%}")
     return 0
@@ -196,7 +216,8 @@ def _evaluation_data(run: Run, source: str | None) -> Data:
     config = run.config
     if source is None:
         return load(config.data, config.noise, config.seed)
-    own = run.input_config(source)
+    # Nothing is held out: all of these data are there to be evaluated on.
+    own = replace(run.input_config(source), val_fraction=0.0)
     return load(own, seed=config.seed, classes=run.classes)
 
 
@@ -213,27 +234,36 @@ def demo(argv: Sequence[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the table")
     args = parse(parser, argv)
     out = Path(args.out)
-    if args.force:
-        _remove_demo(out)
+    _check_demo(out)
+    if args.force and out.exists():
+        shutil.rmtree(out)
     for method in DEMO_METHODS:
-        claim_config = demo_config(method, args.seed)
-        if (out / method).exists():
-            claim(out / method, claim_config, resume=True)
+        claim(out / method, demo_config(method, args.seed), resume=True)
     out.mkdir(parents=True, exist_ok=True)
     _say("1,797 real handwritten digits, 40 % of the training labels replaced; CE, ELR and ELR+ in turn", args.quiet)
-    summary = run_demo(out, args.seed, watch=lambda title, config: watcher(title, config.epochs, quiet=args.quiet))
+    shown: list[Progress] = []
+
+    def watch(title: str, config: Config) -> Progress:
+        shown.append(watcher(title, config.epochs, quiet=args.quiet))
+        return shown[-1]
+
+    try:
+        summary = run_demo(out, args.seed, watch=watch)
+    finally:
+        for progress in shown:
+            stop(progress)
     _demo_table(summary)
     print(f"every record, summary.json and Figure 1 (figure1.png, figure1.svg) are in {out}")
     return 0
 
 
-def _remove_demo(out: Path) -> None:
-    """Only what a demo writes; anything else in the folder stays and is reported."""
+def _check_demo(out: Path) -> None:
+    """A demo may be replaced or gone on with; anything else in the folder is somebody's."""
     names = {*DEMO_METHODS, "summary.json", "figure1.png", "figure1.svg"}
-    if out.is_dir() and (strangers := sorted(p.name for p in out.iterdir() if p.name not in names)):
+    if out.is_file():
+        raise ValueError(f"{out} is a file, not a folder; choose another --out")
+    if out.is_dir() and (strangers := sorted(path.name for path in out.iterdir() if path.name not in names)):
         raise ValueError(f"{out} holds more than a demo ({strangers[0]}); choose another --out")
-    if out.is_dir():
-        shutil.rmtree(out)
 
 
 def _demo_table(summary: dict[str, Any]) -> None:

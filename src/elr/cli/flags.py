@@ -1,11 +1,11 @@
 """Flags made from the options of a configuration: ``--method elr --method.lam 3``."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from elr.config import HEADS, Option, nearest, options, read_toml
+from elr.config import HEADS, Option, hint, options, read_toml
 from elr.convert import describe
 
 TITLES = {
@@ -21,7 +21,10 @@ TITLES = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in one line, with the nearest name, and exit code 2."""
+    """Reports a mistake in one line, with the nearest name, and exit code 2. Flags are not abbreviated."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
@@ -66,21 +69,26 @@ def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> No
         )  # fmt: skip
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+def parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str], found: Mapping[str, Option] | None = None
+) -> argparse.Namespace:
     """Parse, and name the nearest flag for one that does not exist."""
-    known, unknown = parser.parse_known_args(list(argv))
+    flags = [flag for action in parser._actions for flag in action.option_strings]
+    known, unknown = parser.parse_known_args([_underscored(word, flags) for word in argv])
     if unknown:
-        word = unknown[0]
+        word = unknown[0].partition("=")[0]
         if not word.startswith("-"):
             raise ValueError(f"unexpected argument {word!r}; see `{parser.prog} --help`")
-        flags = [flag for action in parser._actions for flag in action.option_strings]
-        raise ValueError(f"unknown flag {word.partition('=')[0]!r}; {_near(word.partition('=')[0], flags)}")
+        own = [flag[2:] for flag in flags if flag.startswith("--") and "." not in flag]
+        raise ValueError(f"unknown flag {word!r}; {hint(word.lstrip('-').replace('-', '_'), found or {}, own, '--')}")
     return known
 
 
-def _near(word: str, flags: list[str]) -> str:
-    hint = nearest(word, flags)
-    return hint if hint.startswith("did") else "--help lists them"
+def _underscored(word: str, flags: Sequence[str]) -> str:
+    """``--data.val-fraction`` is ``--data.val_fraction``."""
+    flag, equals, value = word.partition("=")
+    spelled = "--" + flag[2:].replace("-", "_")
+    return spelled + equals + value if flag.startswith("--") and flag not in flags and spelled in flags else word
 
 
 def config_settings(path: str | None) -> dict[str, Any]:

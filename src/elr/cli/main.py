@@ -1,9 +1,13 @@
 """``elr COMMAND``: what there is, and how mistakes are reported."""
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from elr.cli import commands
+from elr.config import nearest
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "train": (
@@ -17,6 +21,15 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "models": (commands.models, "list the networks, or explain one"),
     "doctor": (commands.doctor, "what this machine has: versions, devices, threads, data"),
 }
+BAD_INPUT = (
+    ValueError,
+    ImportError,
+    FileNotFoundError,
+    FileExistsError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)
 USAGE = """elr: train classifiers that stay right when labels are wrong
 
 usage: elr COMMAND [arguments]
@@ -42,29 +55,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"elr {__version__}")
         return 0
+    with warnings.catch_warnings():
+        warnings.showwarning = _note
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
     try:
         if words[0] not in COMMANDS:
-            from elr.config import nearest
-
             raise ValueError(f"unknown command {words[0]!r}; {nearest(words[0], COMMANDS)}")
         return COMMANDS[words[0]][0](words[1:])
-    except (
-        ValueError,
-        FileNotFoundError,
-        NotADirectoryError,
-        IsADirectoryError,
-        PermissionError,
-        ImportError,
-    ) as error:
+    except BAD_INPUT as error:
         print(f"elr: {_line(error)}", file=sys.stderr)
         return 2
-    except FloatingPointError as error:
+    except BrokenPipeError:
+        # Whoever read our output has enough; without this Python complains once more when it closes the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (FloatingPointError, OSError) as error:
         print(f"elr: {_line(error)}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
+    except KeyboardInterrupt:
+        print("elr: interrupted", file=sys.stderr)
         return 1
+    except SystemExit as done:  # --help
+        return int(done.code or 0)
 
 
-def _line(error: BaseException) -> str:
+def _line(error: object) -> str:
     """The message in one line."""
     return " ".join(str(error).split())
+
+
+def _note(message: Warning | str, *rest: Any, **more: Any) -> None:
+    """A warning as one line, without the place in the code."""
+    print(f"elr: note: {_line(message)}", file=sys.stderr)

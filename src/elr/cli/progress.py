@@ -89,8 +89,15 @@ class Bar:
         number = record["epoch"]
         self.bar.update(self.task, completed=float(number), state=f"{number}/{self.epochs}  {describe(record)}")
         if number == self.epochs:
-            self.bar.stop()
+            self.stop()
 
     def stop(self) -> None:
         """Leave the terminal in order."""
-        self.bar.stop()
+        if self.bar.live.is_started:
+            self.bar.stop()
+
+
+def stop(progress: Progress) -> None:
+    """Leave the terminal in order, however training ended."""
+    if isinstance(progress, Bar):
+        progress.stop()

@@ -1,6 +1,7 @@
 """One safetensors file holds all that training needs to go on; no pickle. See docs/decisions/003-checkpoint.md."""
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from elr.engine.optim import load_momenta, momenta
 from elr.report.records import replacing
 
 KEEP = 2
+_METADATA = "elr"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:
@@ -25,18 +27,21 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         own[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
         seen.add(tensor.data_ptr())
     with replacing(path) as temporary:
-        save_file(own, temporary, metadata={key: json.dumps(value) for key, value in metadata.items()})
+        # One entry: safetensors writes several in a random order, and equal runs are to give equal bytes.
+        save_file(own, temporary, metadata={_METADATA: json.dumps(dict(metadata), sort_keys=True)})
+        # safetensors makes private files; these are as readable as the folder they are in.
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read tensors and metadata; a missing, truncated or foreign file is one clear line."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = {key: json.loads(value) for key, value in (file.metadata() or {}).items()}
+            metadata = dict(json.loads((file.metadata() or {}).get(_METADATA, "{}")))
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise FileNotFoundError(f"{path} does not exist") from None
-    except (SafetensorError, json.JSONDecodeError, OSError) as error:
+    except (SafetensorError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a readable safetensors file ({error})") from error
 
 
@@ -58,20 +63,33 @@ def save(
 
 
 def restore(folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, Any]) -> int:
-    """Load the newest checkpoint into method and optimizer and return its epoch; 0 if there is none.
+    """Load the newest readable checkpoint into method and optimizer and return its epoch; 0 if there is none.
 
     Refuses a checkpoint whose metadata (identity of configuration and data) is not the one given.
     """
     found = checkpoints(folder)
     if not found:
         return 0
-    tensors, saved = read_tensors(found[-1])
+    path, tensors, saved = _newest_readable(found)
     for key, value in metadata.items():
         if saved.get(key) != value:
-            raise ValueError(
-                f"{found[-1]} belongs to another run: its {key} is {saved.get(key)}, this one's is {value}"
-            )
+            raise ValueError(f"{path} belongs to another run: its {key} is {saved.get(key)}, this one's is {value}")
     state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
     method.load_state_dict(state)
     load_momenta(optimizer, {n.removeprefix("momentum."): t for n, t in tensors.items() if n.startswith("momentum.")})
     return int(saved["epoch"])
+
+
+def _newest_readable(found: list[Path]) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:
+    """A damaged file costs an epoch, which gives the same bits when it is done again, not the run."""
+    problem: ValueError | None = None
+    for path in reversed(found):
+        try:
+            tensors, saved = read_tensors(path)
+        except ValueError as error:
+            problem = problem or error
+            continue
+        if problem is not None:
+            warnings.warn(f"{problem}; going back to {path.name}", stacklevel=2)
+        return path, tensors, saved
+    raise ValueError(f"{problem}; remove {found[-1].parent} to start again") from problem

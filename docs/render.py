@@ -1,0 +1,69 @@
+"""Write the generated parts of the documentation: README's file tree and its table of the demo. ``make docs``."""
+
+import ast
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TITLES = {"ce": "cross entropy", "early_stopping": "cross entropy, stopped early", "elr": "ELR", "elr_plus": "ELR+"}
+COLUMNS = {
+    "test_accuracy": "test, last epoch",
+    "selected_test_accuracy": "test, chosen on noisy validation",
+    "clean_correct": "clean labels right",
+    "wrong_correct": "wrong labels right",
+    "wrong_memorized": "wrong labels memorised",
+    "seconds": "seconds",
+}
+
+
+def tree() -> str:
+    """A line for each source file: the first line of its docstring."""
+    lines = []
+    for path in sorted((ROOT / "src" / "elr").rglob("*.py")):
+        doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        lines.append(f"{path.relative_to(ROOT).as_posix():<38}{doc.partition(chr(10))[0].rstrip('.')}")
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def digits() -> str:
+    """The demo over seeds, from results/digits.json."""
+    path = ROOT / "results" / "digits.json"
+    if not path.exists():
+        return "not run\n"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    head = "| | " + " | ".join(COLUMNS.values()) + " |\n|---" + "|---" * len(COLUMNS) + "|\n"
+    rows = "".join(
+        f"| {title} | " + " | ".join(_cell(found["rows"][arm], key) for key in COLUMNS) + " |\n"
+        for arm, title in TITLES.items()
+        if arm in found["rows"]
+    )
+    facts = found["facts"]
+    source = f"Mean ± standard deviation in %; `results/digits.json` (`{found['command']}`; {facts['cpu']}, "
+    return head + rows + f"\n{source}{found['threads']} thread(s), torch {facts['torch']}).\n"
+
+
+def _cell(results: list[dict[str, Any]], key: str) -> str:
+    scale = 1.0 if key == "seconds" else 100.0
+    values = [scale * result[key] for result in results]
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def between(text: str, name: str, body: str) -> str:
+    """Replace what stands between the two marks of this name."""
+    before, mark, rest = text.partition(f"<!-- {name}:begin -->\n")
+    _, end, after = rest.partition(f"<!-- {name}:end -->")
+    if not mark or not end:
+        raise ValueError(f"README.md has no marks for {name}")
+    return before + mark + body + end + after
+
+
+def render(text: str) -> str:
+    """README with its generated parts up to date."""
+    return between(between(text, "digits", digits()), "tree", tree())
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(render(readme.read_text(encoding="utf-8")), encoding="utf-8")

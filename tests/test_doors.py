@@ -1,0 +1,451 @@
+"""Every way in: the command line and the Python calls, from data to a prediction."""
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from torch import nn
+from torch.utils.data import Dataset, TensorDataset
+
+import elr
+from elr.cli import main
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+SMALL = ["--model", "small_cnn", "--model.width", "4"]
+NOISE = ["--noise", "symmetric", "--noise.rate", "0.4"]
+RUN_FILES = {
+    "config.toml",
+    "summary.json",
+    "records.jsonl",
+    "timing.jsonl",
+    "noise.json",
+    "noise.npz",
+    "classes.json",
+    "data.json",
+    "model.safetensors",
+    "selected.safetensors",
+    "checkpoint",
+}
+
+
+def command(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload, no-any-return]
+        [sys.executable, "-m", "elr.cli", *map(str, words)],
+        **{"env": ENVIRONMENT, "text": True, "capture_output": True, "timeout": 120, "check": False, **options},
+    )
+
+
+class Trained:
+    """A run on digits through the shell, and what it printed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "run"
+        words = ("train", "digits", *NOISE, *SMALL, "--epochs", "2", "--out", self.path)
+        self.process = command(*words)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dark cats and bright dogs, 24 pictures of each, some not square."""
+    folder = tmp_path_factory.mktemp("pictures") / "photos"
+    rng = np.random.default_rng(0)
+    for label, low in (("cat", 0), ("dog", 128)):
+        (folder / label).mkdir(parents=True)
+        for row in range(24):
+            pixels = rng.integers(low, low + 128, (16, 16 + row % 3, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / label / f"{row:02d}.{'png' if row % 2 else 'jpg'}")
+    return folder
+
+
+# Training from the shell
+
+
+def test_train_ends_well_and_prints_the_result(trained: Trained) -> None:
+    assert trained.process.returncode == 0, trained.process.stderr
+    assert "test accuracy, last epoch" in trained.process.stdout
+    assert f"run directory: {trained.path}" in trained.process.stdout
+
+
+def test_off_a_terminal_there_are_plain_lines(trained: Trained) -> None:
+    lines = trained.process.stderr.splitlines()
+    assert lines[0] == "digits: 1,293 train, 144 val, 360 test; 10 classes; inputs 1x8x8"
+    assert lines[1].startswith("noise: symmetric, asked for 40.0%, labels changed 3")
+    assert [line.split("  ")[1] for line in lines[3:]] == ["epoch 1/2", "epoch 2/2"]
+    assert lines[-1].endswith("left 0:00")
+    assert all(character.isprintable() for line in lines for character in line)
+
+
+def test_a_run_directory_holds_what_it_should(trained: Trained) -> None:
+    assert {path.name for path in trained.path.iterdir()} == RUN_FILES
+    assert json.loads((trained.path / "classes.json").read_text()) == list("0123456789")
+    with np.load(trained.path / "noise.npz", allow_pickle=False) as noise:
+        assert {name: noise[name].shape for name in noise.files} == {"id": (1437,), "old": (1437,), "new": (1437,)}
+
+
+def test_the_summary_has_the_headline_numbers(trained: Trained) -> None:
+    summary = json.loads((trained.path / "summary.json").read_text())
+    fractions = ("test_accuracy", "selected_test_accuracy", "clean_correct", "wrong_correct", "wrong_memorized")
+    assert all(0.0 <= summary[key] <= 1.0 for key in fractions)
+    assert summary["wrong_correct"] + summary["wrong_memorized"] + summary["wrong_other"] == pytest.approx(1.0)
+    assert summary["seconds"] > 0.0
+    assert summary["method"] == "elr"
+    assert summary["noise"]["flip_rate"] == pytest.approx(0.36, abs=0.03)
+    assert summary["facts"]["torch"] == version("torch")
+
+
+def test_records_hold_deterministic_numbers_only(trained: Trained) -> None:
+    records = [json.loads(line) for line in (trained.path / "records.jsonl").read_text().splitlines()]
+    timing = [json.loads(line) for line in (trained.path / "timing.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in records] == [timed["epoch"] for timed in timing] == [1, 2]
+    wanted = {"ce", "penalty", "agreement", "lr", "loss", "val_accuracy", "test_accuracy", "clean_correct"}
+    assert all(wanted <= set(record) for record in records)
+    assert not any("seconds" in key for key in records[0])
+    assert set(timing[0]) == {"epoch", "train_seconds", "evaluate_seconds"}
+
+
+def test_the_saved_configuration_is_whole_and_gives_the_same_run(trained: Trained, tmp_path: Path) -> None:
+    config = trained.path / "config.toml"
+    assert main(["train", "--config", str(config), "--out", str(tmp_path / "again"), "--quiet"]) == 0
+    for name in ("config.toml", "records.jsonl", "model.safetensors", "selected.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (trained.path / name).read_bytes()
+
+
+def test_the_weights_are_a_plain_safetensors_file(trained: Trained) -> None:
+    with safe_open(trained.path / "model.safetensors", framework="pt") as file:
+        assert any(name.startswith("nets.0.") for name in file.keys())  # noqa: SIM118 (not a dict)
+    assert (trained.path / "model.safetensors").stat().st_mode & 0o777 == trained.path.stat().st_mode & 0o666
+
+
+def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    words = ("train", "digits", *SMALL, "--data.subset", "64", "--epochs", "2", "--out", tmp_path / "run")
+    with subprocess.Popen(
+        [sys.executable, "-m", "elr.cli", *map(str, words)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env=ENVIRONMENT,
+    ) as process:
+        os.close(theirs)
+        shown = b"".join(_read(ours)).decode()
+        assert process.stdout is not None
+        printed = process.stdout.read().decode()
+    os.close(ours)
+    assert process.returncode == 0
+    assert "\x1b[" in shown  # the bar redraws its line
+    assert "━" in shown
+    assert "2/2" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # the cursor comes back
+    assert "\x1b" not in printed
+
+
+def _read(descriptor: int) -> Iterator[bytes]:
+    while True:
+        try:
+            yield os.read(descriptor, 4096)
+        except OSError:  # Linux reports the end of a pseudo terminal as an error
+            return
+
+
+def test_quiet_prints_the_result_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "digits", *SMALL, "--data.subset", "64", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main([*words, "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines()[-1] == f"run directory: {tmp_path / 'run'}"
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "digits", "--method", "elr_plus", *SMALL, "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    plan = {line.partition("  ")[0]: line.partition("  ")[2].strip() for line in out.splitlines()}
+    assert list(plan) == ["steps", "cost", "parameters", "targets", "step", "time"]
+    assert plan["steps"] == "11 a pass, batch 128"
+    assert plan["cost"].startswith("2.67 x cross entropy")
+    assert plan["parameters"].endswith("in 2 network(s)")
+    assert plan["targets"].startswith("1,293 x 10+10 floats: 0.1 MiB")
+    assert "minutes in all" in plan["time"]
+    assert "1,293 train" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_out_the_same_settings_go_to_the_same_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "digits", *SMALL, "--data.subset", "64", "--epochs", "1", "--quiet"]
+    assert main(words) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("digits-elr-")
+    assert main(words) == 2
+    assert f"runs/{run.name} already holds a run" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+
+
+def test_hyphens_and_equal_signs_are_accepted(tmp_path: Path) -> None:
+    words = ["train", "--data=digits", "--method", "elr-plus", "--method.mix-per=example", "--data.subset=64", *SMALL]
+    assert main([*words, "--epochs=1", "--data.val-fraction", "0.2", "--quiet", "--out", str(tmp_path / "run")]) == 0
+    config = elr.Run(tmp_path / "run").config
+    assert (config.method.name, config.method.arguments["mix_per"]) == ("elr_plus", "example")
+    assert config.data.val_fraction == 0.2
+
+
+def test_flags_come_on_top_of_the_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'epochs = 5\ndata = "digits"\n[method]\nname = "elr"\nlam = 2\n[model]\nname = "mlp"\n[optim]\nlr = 0.1\n'
+    )
+    words = ["train", "--config", tmp_path / "mine.toml", "--epochs", "1", "--optim.lr", "0.05", "--data.subset", "64"]
+    assert main([*map(str, words), "--quiet", "--out", str(tmp_path / "run")]) == 0
+    config = elr.Run(tmp_path / "run").config
+    assert (config.epochs, config.optim.lr, config.method.arguments["lam"]) == (1, 0.05, 2.0)
+    assert (config.data.source, config.model.name) == ("digits", "mlp")
+
+
+# A folder of pictures
+
+
+@pytest.fixture(scope="module")
+def photo_run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("photos") / "run"
+    words = ["train", f"{photos}/", "--method", "elr", *SMALL, "--epochs", "8", "--optim.batch_size", "8", "--quiet"]
+    assert main([*words, "--out", str(out)]) == 0
+    return out
+
+
+def test_a_folder_of_pictures_is_learned_and_predicted(photos: Path, photo_run: Path) -> None:
+    run = elr.Run(photo_run)
+    assert run.classes == ("cat", "dog")
+    predicted = run.predict(photos)
+    assert np.mean(predicted == np.repeat(["cat", "dog"], 24)) > 0.9
+
+
+def test_evaluate_takes_a_folder_without_a_test_part(
+    photos: Path, photo_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(photo_run), str(photos), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["examples"] == 48
+    assert result["accuracy"] > 0.9
+    assert set(result["classes"]) == {"cat", "dog"}
+
+
+def test_predict_names_the_files(photos: Path, photo_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(photo_run), str(photos)]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 48
+    assert rows[0]["id"] == "cat/00.jpg"
+    assert set(rows[0]) == {"id", "predicted_label", "probability"}
+
+
+# Using a run from the shell
+
+
+def test_predict_writes_a_table_of_probabilities(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "table.csv"
+    assert main(["predict", str(trained.path), "digits", "--probabilities", "--out", str(out)]) == 0
+    rows = list(csv.DictReader(out.open()))
+    assert len(rows) == 360
+    assert list(rows[0]) == ["id", "predicted_label", "probability", *"0123456789"]
+    for row in rows:
+        probabilities = [float(row[name]) for name in "0123456789"]
+        assert sum(probabilities) == pytest.approx(1.0, abs=1e-5)
+        assert float(row["probability"]) == max(probabilities)
+        assert row[row["predicted_label"]] == row["probability"]
+
+
+def test_predict_into_a_closed_pipe_is_quiet(trained: Trained) -> None:
+    script = f"{sys.executable} -m elr.cli predict {trained.path} digits --probabilities | head -1"
+    done = subprocess.run(script, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("id,predicted_label")
+    assert done.stderr == ""
+
+
+def test_evaluate_repeats_the_accuracy_of_the_summary(trained: Trained, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = json.loads((trained.path / "summary.json").read_text())
+    for which, key in (("last", "test_accuracy"), ("selected", "selected_test_accuracy")):
+        assert main(["evaluate", str(trained.path), "--which", which, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(summary[key])
+    assert main(["evaluate", str(trained.path)]) == 0
+    assert capsys.readouterr().out.startswith(f"accuracy {summary['test_accuracy']:.2%} on 360 examples (digits, test)")
+
+
+# What there is
+
+
+@pytest.mark.parametrize("name", ["train", "predict", "evaluate", "demo", "methods", "models", "doctor"])
+def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--help"]) == 0
+    assert f"usage: elr {name}" in capsys.readouterr().out
+    assert main(["--help"]) == 0
+    assert f"\n  {name} " in capsys.readouterr().out
+
+
+def test_help_of_train_shows_the_options_of_the_method_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--method", "elr-plus", "--schedule=cosine", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--method.gamma" in shown
+    assert "--schedule.period" in shown
+    assert "--noise.rate" in shown
+    assert "100%%" not in shown
+
+
+def test_no_command_is_answered_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "usage: elr COMMAND" in capsys.readouterr().out
+
+
+def test_version_is_that_of_the_package() -> None:
+    done = command("--version")
+    assert (done.returncode, done.stdout) == (0, f"elr {elr.__version__}\n")
+
+
+def test_methods_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    listed = capsys.readouterr().out
+    assert all(f"  {name} " in listed for name in ("ce", "early_stopping", "elr", "elr_plus", "kl"))
+    assert main(["methods", "elr-plus"]) == 0
+    explained = capsys.readouterr().out
+    assert "Algorithm 2" in explained
+    assert "--method.gamma" in explained
+
+
+def test_models_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in ("linear", "resnet34", "preact_resnet18", "timm:NAME", "torchvision:NAME"))
+    assert main(["models", "small_cnn"]) == 0
+    assert "parameters for inputs 3x32x32 and 10 classes" in capsys.readouterr().out
+
+
+def test_doctor_reports_on_the_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--root", str(tmp_path)]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["torch"] == version("torch")
+    assert lines["cifar10"] == f"not found below {tmp_path}"
+    assert {"device", "threads", "bfloat16", "allocator", "timm"} <= set(lines)
+
+
+# From Python
+
+X = np.random.default_rng(1).normal(size=(96, 6)).astype(np.float32)
+Y = np.where(X[:, 0] + X[:, 1] > 0, "up", "down")
+FIT = {"epochs": 12, "optim": {"lr": 0.1, "batch_size": 16}}
+
+
+def accuracy(run: elr.Run, x: object, names: Sequence[str] = Y) -> float:
+    return float(np.mean(run.predict(x) == names))
+
+
+def test_fit_takes_arrays_and_the_name_of_a_network(tmp_path: Path) -> None:
+    run = elr.fit("linear", (X, Y), out=tmp_path / "run", **FIT)  # type: ignore[arg-type]
+    assert run.finished
+    assert len(run.records) == 12
+    assert run.classes == ("down", "up")
+    assert accuracy(run, X) > 0.9
+    assert run.predict_proba(X).shape == (96, 2)
+    assert accuracy(elr.Run(tmp_path / "run"), X) == accuracy(run, X)
+
+
+def test_fit_takes_tables_of_settings(tmp_path: Path) -> None:
+    run = elr.fit(
+        {"name": "mlp", "dropout": 0.1},
+        {"source": (X, Y), "val_fraction": 0.25},
+        method={"name": "elr_plus", "lam": 2, "alpha": 0.5},
+        schedule="cosine",
+        noise={"kind": "symmetric", "rate": 0.2},
+        epochs=2,
+        out=tmp_path / "run",
+    )
+    config = run.config
+    assert config.model.arguments["dropout"] == 0.1
+    assert (config.method.arguments["lam"], config.method.arguments["alpha"]) == (2.0, 0.5)
+    assert (config.schedule.name, config.noise.rate) == ("cosine", 0.2)
+    assert run.facts["val_examples"] == 24
+
+
+@pytest.mark.parametrize("method", ["ce", "elr_plus"])
+def test_fit_takes_a_module_and_leaves_it_as_it_was(method: str, tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+    before = [parameter.clone() for parameter in module.parameters()]
+    run = elr.fit(module, (X, Y), method=method, out=tmp_path / "run", **FIT)  # type: ignore[arg-type]
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    assert accuracy(run, X) > 0.9
+    again = elr.Run(tmp_path / "run", module)
+    assert accuracy(again, X) == accuracy(run, X)
+    np.savez(tmp_path / "new.npz", x=X)
+    assert accuracy(again, tmp_path / "new.npz") == accuracy(run, X)
+
+
+def test_a_run_on_a_network_of_ones_own_says_what_it_needs(tmp_path: Path) -> None:
+    elr.fit(nn.Linear(6, 2), (X, Y), epochs=1, out=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"'custom:Linear' was given from Python: use elr.fit and elr.Run"):
+        elr.Run(tmp_path / "run").predict(X)
+
+
+def test_fit_takes_a_function_that_builds_a_network(tmp_path: Path) -> None:
+    built = []
+
+    def network() -> nn.Module:
+        built.append(nn.Linear(6, 2))
+        return built[-1]
+
+    run = elr.fit(network, (X, Y), method="elr_plus", out=tmp_path / "run", **FIT)  # type: ignore[arg-type]
+    assert accuracy(run, X) > 0.9
+    assert not torch.equal(built[-1].weight, built[-2].weight)  # two networks, each with an initialisation of its own
+    assert run.config.model.name == "custom:network"
+
+
+def test_fit_takes_a_map_style_dataset(tmp_path: Path) -> None:
+    labels = (Y == "up").astype(np.int64)
+    dataset: Dataset[object] = TensorDataset(torch.from_numpy(X), torch.from_numpy(labels))
+    run = elr.fit("linear", dataset, out=tmp_path / "run", **FIT)  # type: ignore[arg-type]
+    assert accuracy(run, X, labels.astype(str)) > 0.9  # type: ignore[arg-type]
+
+
+def test_fit_takes_a_folder(photos: Path, tmp_path: Path) -> None:
+    run = elr.fit("small_cnn", photos, method="ce", epochs=1, out=tmp_path / "run")
+    assert run.facts["name"] == "photos"
+    assert run.predict(photos / "dog").shape == (24,)
+
+
+def test_fit_resumes(tmp_path: Path) -> None:
+    run = elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3)
+    (run.path / "summary.json").unlink()
+    weights = (run.path / "model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match="already holds a run"):
+        elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3)
+    elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3, resume=True)
+    assert (run.path / "model.safetensors").read_bytes() == weights
+
+
+def test_the_shell_and_python_give_the_same_run(trained: Trained, tmp_path: Path) -> None:
+    run = elr.fit(
+        {"name": "small_cnn", "width": 4},
+        "digits",
+        noise={"kind": "symmetric", "rate": 0.4},
+        epochs=2,
+        out=tmp_path / "run",
+        runtime={"threads": 1},
+    )
+    for name in ("records.jsonl", "model.safetensors"):
+        assert (run.path / name).read_bytes() == (trained.path / name).read_bytes()
