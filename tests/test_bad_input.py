@@ -39,7 +39,7 @@ def write_arrays(folder: Path) -> None:
         "other_shape": {"x": X[:, :2], "y": Y},
     }
     for name, arrays in files.items():
-        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        np.savez(folder / f"{name}.npz", **arrays)
     content = (folder / "fine.npz").read_bytes()
     (folder / "truncated.npz").write_bytes(content[: len(content) // 2])
     (folder / "nothing.npz").write_bytes(b"")
@@ -320,7 +320,7 @@ def test_data_that_changed_since_the_start_are_refused(folder: Path, capfd: pyte
     config = folder / "half_changed" / "config.toml"
     config.write_text(config.read_text().replace("fine.npz", "changing.npz"))
     for arrays, name in (({"x": X, "y": 1 - Y}, "sha256"), ({"x": X + 1, "y": Y}, "transform")):
-        np.savez("changing.npz", **arrays)  # type: ignore[arg-type]
+        np.savez("changing.npz", **arrays)
         saved = folder / "half_changed" / "data.json"
         saved.write_text(saved.read_text().replace("fine.npz", "changing.npz"))
         before = state(folder)
@@ -350,7 +350,7 @@ def test_a_loss_that_is_not_finite_is_a_failure_not_bad_input(
 )
 def test_fit_refuses_a_network_that_does_not_fit(model: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        elr.fit(model, (X, Y), epochs=1, out=tmp_path / "run")  # type: ignore[arg-type]
+        elr.fit(model, (X, Y), epochs=1, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

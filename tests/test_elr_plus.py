@@ -274,3 +274,11 @@ def test_cost_relative_to_cross_entropy(settings, cost):
 def test_settings_outside_their_range_are_refused(settings, name):
     with pytest.raises(ValueError, match=name):
         ELRPlus(**settings)
+
+
+def test_every_pass_visits_every_example_once_in_an_order_of_its_own():
+    run = watch(ELRPlus(), step="step_of", n=24, batch=9, epochs=4)
+    orders = [torch.cat([rows for rows, _ in batches]).tolist() for batches in run.passes]
+    assert len(orders) == 8
+    assert all(sorted(order) == list(range(24)) for order in orders)
+    assert len(set(map(tuple, orders))) == 8

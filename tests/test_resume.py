@@ -54,7 +54,7 @@ def run_main(words: Sequence[str], log: Path, pause: Pause | None) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
     if pause is not None:
-        commands.watcher = lambda *_, **__: pause  # type: ignore[assignment]
+        commands.watcher = lambda *_, **__: pause
     sys.exit(main(words))
 
 
@@ -221,7 +221,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert 2 <= int(saved[1]) < 500
     assert said[1] == f"elr: go on with: elr train --out '{tmp_path / 'my run'}' --resume"
     # The command as printed goes on with that run: it finds its settings, and refuses others.
-    printed = command("train", "--out", tmp_path / "my run", "--resume", "--epochs", "3", log=tmp_path / "log", expect=2)
+    printed = command(
+        "train", "--out", tmp_path / "my run", "--resume", "--epochs", "3", log=tmp_path / "log", expect=2
+    )
     assert "its epochs is 500, here it is 3" in printed
     code = stop_at(
         int(saved[1]) + 1, 1, signal.SIGINT, ["train", "--out", str(tmp_path / "my run"), "--resume"], tmp_path / "log"

@@ -10,7 +10,7 @@ def convert(value: Any, kind: Any, name: str) -> Any:
     """``value`` as ``kind``: str, int, float, bool, a Literal, a tuple of one of these, or one of these or None."""
     try:
         return _convert(value, kind)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         raise ValueError(f"{name} must be {describe(kind)}, got {value!r}") from None
 
 

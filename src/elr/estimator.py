@@ -133,8 +133,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         )
         if method.keeps == "selected" and outcome.selected_state is not None:
             method.load_state_dict(outcome.selected_state)
-        for module in method.modules():  # the loss of the last batch has a graph, which cannot be copied
-            vars(module).pop("parts", None)
         self.method_ = method.cpu().eval()
         self.records_ = outcome.records
         self.n_iter_ = len(outcome.records)

@@ -15,7 +15,7 @@ from elr.engine.optim import load_momenta, momenta
 from elr.report.records import replacing
 
 KEEP = 2
-_METADATA = "elr"
+_METADATA = "run"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> None:

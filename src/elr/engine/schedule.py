@@ -30,6 +30,7 @@ class MultiStep:
     def __post_init__(self) -> None:
         if list(self.milestones) != sorted(set(self.milestones)) or any(m < 1 for m in self.milestones):
             raise ValueError(f"schedule.milestones must be increasing epochs from 1 on, got {self.milestones}")
+        _check_fraction("factor", self.factor)
 
     def __call__(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
@@ -47,6 +48,8 @@ class Cosine:
     def __post_init__(self) -> None:
         if self.period < 1:
             raise ValueError(f"schedule.period must be at least 1 epoch, got {self.period}")
+        if not 0.0 <= self.min_lr < math.inf:
+            raise ValueError(f"schedule.min_lr must be at least 0, got {self.min_lr}")
 
     def __call__(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
@@ -65,6 +68,8 @@ class OneCycle:
     def __post_init__(self) -> None:
         if not 0.0 <= self.warmup < 1.0:
             raise ValueError(f"schedule.warmup must lie in [0, 1), got {self.warmup}")
+        _check_fraction("start", self.start)
+        _check_fraction("end", self.end)
 
     def __call__(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
@@ -72,6 +77,11 @@ class OneCycle:
         if done < self.warmup:
             return lr * (self.start + (1.0 - self.start) * done / self.warmup)
         return lr * (1.0 + (self.end - 1.0) * (done - self.warmup) / (1.0 - self.warmup))
+
+
+def _check_fraction(name: str, value: float) -> None:
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"schedule.{name} must lie in [0, 1], got {value}")
 
 
 SCHEDULES: dict[str, type] = {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle}

@@ -217,6 +217,8 @@ class ELRLoss(nn.Module):
         ignore_index: int | None = None,
     ) -> None:
         super().__init__()
+        if num_examples < 1 or num_classes < 2:
+            raise ValueError(f"need an example and two classes at least, got {num_examples} and {num_classes}")
         check_elr(lam, beta, floor, num_classes)
         if reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be mean, sum or none, got {reduction!r}")

@@ -96,3 +96,9 @@ def check_range(name: str, value: Any, low: float, high: float, *, open_high: bo
     inside = isinstance(value, int | float) and low <= value and (value < high if open_high else value <= high)
     if not inside:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}{')' if open_high else ']'}, got {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise ValueError with one clear line when a hyperparameter is none of its choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}")

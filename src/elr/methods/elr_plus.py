@@ -2,20 +2,22 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses.elr import ELRLoss, check_elr, elr_loss, log_and_p, mean_terms
-from elr.methods.base import MakeNet, Method, Pass, Step, check_range
+from elr.methods.base import MakeNet, Method, Pass, Step, check_choice, check_range
 from elr.parts.average import AveragedNet, TeacherBN, still_statistics
 from elr.parts.clock import Clock
 from elr.parts.mixup import draw_mix
 from elr.parts.ramp import ramp
 
 Averaging = Literal["ramp", "fixed", "warmup", "none"]
+MixPer = Literal["batch", "example"]
+Combine = Literal["probabilities", "logits"]
 
 
 class ELRPlus(Method):
@@ -32,7 +34,7 @@ class ELRPlus(Method):
         ramp_lam: let lam rise along the ramp too; the paper does on CIFAR-100.
         update_labels: replace labels y by y t / sum(y t); the paper does on CIFAR-100.
         mix_per: one mixup coefficient for the batch, or one for each example.
-        teacher_bn: averaged networks normalise by the batch, or by running statistics.
+        teacher_bn: the network that gives targets normalises by the batch, or by running statistics.
         combine: predictions of two networks are averaged as probabilities or as logits.
         floor: p is clamped to [floor, 1 - floor] on its way into the target; none means min(1e-4, 1e-2 / C).
         clamp_penalty: also clamp p inside the penalty, as the authors' code does.
@@ -54,9 +56,9 @@ class ELRPlus(Method):
         ramp_length: float = 0.57,
         ramp_lam: bool = False,
         update_labels: bool = False,
-        mix_per: Literal["batch", "example"] = "batch",
+        mix_per: MixPer = "batch",
         teacher_bn: TeacherBN = "batch",
-        combine: Literal["probabilities", "logits"] = "probabilities",
+        combine: Combine = "probabilities",
         floor: float | None = None,
         clamp_penalty: bool = False,
     ) -> None:
@@ -65,8 +67,11 @@ class ELRPlus(Method):
         check_range("gamma", gamma, 0.0, 1.0, open_high=True)
         check_range("alpha", alpha, 0.0, 1e6)
         check_range("ramp_length", ramp_length, 0.0, float("inf"))
-        if networks not in (1, 2):
-            raise ValueError(f"networks must be 1 or 2, got {networks!r}")
+        check_choice("networks", networks, (1, 2))
+        check_choice("averaging", averaging, get_args(Averaging))
+        check_choice("mix_per", mix_per, get_args(MixPer))
+        check_choice("teacher_bn", teacher_bn, get_args(TeacherBN))
+        check_choice("combine", combine, get_args(Combine))
         self.lam = lam
         self.beta = beta
         self.gamma = gamma

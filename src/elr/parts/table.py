@@ -44,7 +44,9 @@ class ExampleTable(nn.Module):
         change = torch.sub(p, old).mul_(((1.0 - beta) / hits).unsqueeze(1)).nan_to_num_(nan=0.0)
         # index_put_ sums duplicates in a fixed order on every device; index_add_ does not on CUDA.
         self.values.index_put_((index,), change, accumulate=True)
-        return self.values.index_select(0, index)
+        new = self.values.index_select(0, index).clamp_(max=1.0)  # the rounded sum of two changes may overshoot
+        self.values.index_copy_(0, index, new)
+        return new
 
     def _simple(self, index: Tensor, p: Tensor) -> bool:
         """Whether all rows are distinct and finite. Looked at on the CPU only, where there is nothing to wait for."""
