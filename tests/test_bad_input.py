@@ -48,7 +48,7 @@ def write_arrays(folder: Path) -> None:
 def write_texts(folder: Path) -> None:
     texts = {
         "unknown_key.toml": '[method]\nname = "elr"\nlamb = 3\n',
-        "unknown_table.toml": '[metod]\nname = "elr"\n',
+        "unknown_table.toml": "[optm]\nlr = 0.1\n",
         "unknown_top.toml": "epoch = 3\n",
         "truncated.toml": '[method\nname = "el',
         "bool_as_text.toml": '[data]\naugment = "perhaps"\n',
@@ -142,7 +142,7 @@ def state(folder: Path) -> dict[str, str]:
 TRAIN = "train fine.npz --model linear "
 CASES = {
     # a name that does not exist, with the nearest that does
-    "flag": (TRAIN + "--metod elr", "unknown flag '--metod'; did you mean '--method'?"),
+    "flag": (TRAIN + "--methox elr", "unknown flag '--methox'; did you mean '--method'?"),
     "flag of a table": (TRAIN + "--method.lamb 3", "unknown flag '--method.lamb'; did you mean '--method.lam'?"),
     "flag without its table": (TRAIN + "--lam 3", "unknown flag '--lam'; did you mean '--method.lam'?"),
     "learning rate without its table": (TRAIN + "--lr 3", "unknown flag '--lr'; did you mean '--optim.lr'?"),
@@ -151,15 +151,15 @@ CASES = {
     "argument of another method": (TRAIN + "--method ce --method.lam 3", "method 'ce' has no options"),
     "argument of another schedule": (TRAIN + "--schedule cosine --schedule.factor 3", "'cosine' has period, min_lr"),
     "abbreviated flag": (TRAIN + "--resu", "unknown flag '--resu'; did you mean '--resume'?"),
-    "command": ("trian fine.npz", "unknown command 'trian'; did you mean 'train'?"),
+    "command": ("trainn fine.npz", "unknown command 'trainn'; did you mean 'train'?"),
     "method": (TRAIN + "--method erl", "unknown method 'erl'; did you mean 'elr'?"),
     "model": ("train fine.npz --model small_cn", "unknown model 'small_cn'; did you mean 'small_cnn'?"),
     "library model": ("train photos --model torchvision:resnet19", "did you mean torchvision:resnet18"),
     "schedule": (TRAIN + "--schedule cosin", "unknown schedule 'cosin'; did you mean 'cosine'?"),
-    "noise": (TRAIN + "--noise symetric", "unknown noise 'symetric'; did you mean 'symmetric'?"),
+    "noise": (TRAIN + "--noise symmetrik", "unknown noise 'symmetrik'; did you mean 'symmetric'?"),
     "optimizer": (TRAIN + "--optim adam", "optim.name must be one of sgd, got 'adam'"),
     "key in TOML": (TRAIN + "--config unknown_key.toml", "unknown option 'method.lamb'; did you mean 'method.lam'?"),
-    "table in TOML": (TRAIN + "--config unknown_table.toml", "'metod.name'; did you mean 'method.name'?"),
+    "table in TOML": (TRAIN + "--config unknown_table.toml", "'optm.lr'; did you mean 'optim.lr'?"),
     "top key in TOML": (TRAIN + "--config unknown_top.toml", "unknown option 'epoch'; did you mean 'epochs'?"),
     "method to explain": ("methods elrplus", "unknown method 'elrplus'; did you mean 'elr_plus'?"),
     "model to explain": ("models resnet35", "unknown model 'resnet35'; did you mean 'resnet34'?"),

@@ -159,7 +159,7 @@ def test_what_changes_the_result_changes_the_identity(setting: str, value: Any) 
         ("method.lamb", "did you mean 'method.lam'?"),
         ("method.zzz", "method 'elr' has lam, beta, floor, clamp_penalty"),
         ("noise.zzz", "noise has rate, seed, file, matrix"),
-        ("metod.name", "did you mean 'method.name'?"),
+        ("optm.lr", "did you mean 'optim.lr'?"),
         ("epoch", "did you mean 'epochs'?"),
         ("qqqqqqqq", "--help lists what there is"),
     ],

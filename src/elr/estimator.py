@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
 from elr.fit import flatten
-from elr.methods.base import check_range
+from elr.methods.base import Method, check_range
 from elr.run import model_function
 
 _TABLES = ("method", "model", "schedule")  # parameters that are a name, or a table of a name and its arguments
@@ -31,8 +32,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """A neural network that stays right when some of the labels it is trained on are wrong.
 
     X is (n, D), or images as (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or float; y strings, integers or booleans.
-    ``method__lam``, ``model__hidden`` and their like can be searched over, as in ``GridSearchCV(clf, {"method__lam":
-    [1, 3, 7]})``.
+    ``predict`` takes the layout that ``fit`` was given. Entries of tables can be searched over by their names:
+    ``GridSearchCV(clf, {"method__lam": [1, 3, 7], "model__hidden": [(64,), (256, 256)]})``.
 
     Args:
         method: a name (``elr methods`` lists them), or a table such as ``{"name": "elr", "lam": 7}``.
@@ -114,10 +115,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_classification_targets(y)
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only, {self.classes_[0]!r}; a classifier needs two or more")
-        config = self._config(numbers)
-        data = from_arrays(X, numbers, config=config.data, seed=config.seed)
+            raise ValueError(f"y has one class only, {self.classes_.tolist()[0]!r}; a classifier needs two or more")
+        config = self._config()
         method = config.make_method()
+        held_out = self._held_out(method, len(numbers))
+        data = from_arrays(X, numbers, config=replace(config.data, val_fraction=held_out), seed=config.seed)
         outcome = train(
             Job(
                 method,
@@ -181,7 +183,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         tags.input_tags.three_d_array = True
         return tags
 
-    def _config(self, numbers: NDArray[np.int64]) -> Config:
+    def _config(self) -> Config:
         tables: dict[str, Any] = {
             "method": self.method,
             "schedule": self.schedule,
@@ -198,13 +200,15 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         }
         if isinstance(self.model, str | Mapping):
             tables["model"] = self.model
+        return resolve(flatten(tables))
+
+    def _held_out(self, method: Method, n: int) -> float:
+        """The fraction for validation, 0 where the rows do not allow it."""
         fraction = self.validation_fraction
         if fraction is None:
-            fraction = 0.1 if resolve(flatten(tables)).make_method().keeps == "selected" else 0.0
+            fraction = 0.1 if method.keeps == "selected" else 0.0
         check_range("validation_fraction", fraction, 0.0, 1.0, open_high=True)
-        count, room = round(fraction * len(numbers)), len(numbers) - len(self.classes_)
-        tables["data"]["val_fraction"] = fraction if 0 < count <= room else 0.0
-        return resolve(flatten(tables))
+        return fraction if 0 < round(fraction * n) <= n - len(self.classes_) else 0.0
 
     def _model_maker(self, config: Config, data: Data) -> Callable[[], nn.Module]:
         if isinstance(self.model, str | Mapping):

@@ -35,7 +35,8 @@ def fractions(predicted: Ints, labels: Ints, true: Ints) -> dict[str, float]:
 
 def smoothed(values: Sequence[float], window: int = 3) -> list[float]:
     """Trailing mean over ``window`` values: one lucky epoch on a small validation set is not the best epoch."""
-    return [float(np.mean(values[max(0, k - window + 1) : k + 1])) for k in range(len(values))]
+    # Rounded, so that three equal accuracies have an equal mean: a tie must go to the earlier epoch.
+    return [round(float(np.mean(values[max(0, k - window + 1) : k + 1])), 12) for k in range(len(values))]
 
 
 def selected(values: Sequence[float], window: int = 3) -> int:
