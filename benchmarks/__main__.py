@@ -8,11 +8,16 @@ from typing import Any
 
 import torch
 
-from benchmarks import loss, pipeline, steps
+from benchmarks import fastnet, loss, pipeline, steps
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 
-BENCHMARKS: dict[str, Callable[[], dict[str, Any]]] = {"loss": loss.run, "pipeline": pipeline.run, "steps": steps.run}
+BENCHMARKS: dict[str, Callable[[], dict[str, Any]]] = {
+    "loss": loss.run,
+    "pipeline": pipeline.run,
+    "steps": steps.run,
+    "fastnet": fastnet.run,
+}
 RESULTS = Path("results/bench")
 PAGE = Path("docs/benchmarks.md")
 
@@ -90,7 +95,19 @@ def steps_table(result: dict[str, Any]) -> str:
     return head + "".join(rows)
 
 
-TABLES = {"loss": loss_table, "pipeline": pipeline_table, "steps": steps_table}
+def fastnet_table(result: dict[str, Any]) -> str:
+    """fastnet beside resnet34."""
+    head = "Goal: at least 40 at equal precision.\n\n"
+    head += "| precision | fastnet images/s | resnet34 images/s | ratio |\n|---|---|---|---|\n"
+    rows = [
+        f"| {r['precision']} | {cell(r['images/s']['fastnet'], 0)} | {cell(r['images/s']['resnet34'], 1)} "
+        f"| {cell(r['fastnet / resnet34'], 1)} |\n"
+        for r in result["rows"]
+    ]
+    return head + "".join(rows)
+
+
+TABLES = {"loss": loss_table, "pipeline": pipeline_table, "steps": steps_table, "fastnet": fastnet_table}
 
 if __name__ == "__main__":
     main()

@@ -25,7 +25,6 @@ QUICK = {"epochs": 8, "lr": 0.1, "random_state": 0}
 # scikit-learn skips a check by itself where the surroundings lack something; any other skip fails here.
 ALLOWED_SKIPS = {
     "SCIPY_ARRAY_API is not set": "has to be set before SciPy is imported; arrays of other libraries are not claimed",
-    "pandas is not installed": "not a dependency; a data frame is tested below with pyarrow",
 }
 
 

@@ -19,7 +19,12 @@ from elr.parts.clock import Clock
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 # Recipes that reproduce nothing of the paper: name -> where they come from. They are run here, not compared.
-OWN: dict[str, str] = {}
+OWN: dict[str, str] = {
+    "cifar10_clean_fastnet": "docs/fastnet.md",
+    "cifar10_sym40_fastnet_ce": "docs/cifar10.md",
+    "cifar10_sym40_fastnet_elr": "docs/cifar10.md",
+    "cifar10_sym40_fastnet_elr_plus": "docs/cifar10.md",
+}
 
 # Learning rate epoch by epoch, as runs of (epochs, rate).
 STEPS_10 = [(40, 0.02), (40, 0.0002), (40, 0.000002)]  # line 1147: by a factor of 100 after 40 and 80 of 120 epochs

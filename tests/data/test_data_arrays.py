@@ -89,7 +89,9 @@ def test_arrays_of_every_layout(shape, expected, dtype):
     data = from_arrays(x, np.tile([0, 1], 20), config=DataConfig(val_fraction=0.25))
     assert data.shape == expected
     got = data.train.inputs.fetch(torch.tensor([0]))
-    assert got.dtype == (torch.uint8 if dtype == np.uint8 and len(shape) > 2 else torch.float32)
+    wide = dtype == np.float64 and len(shape) == 2
+    expected_dtype = torch.float64 if wide else torch.float32
+    assert got.dtype == (torch.uint8 if dtype == np.uint8 and len(shape) > 2 else expected_dtype)
     if shape == (40, 8, 6, 3):
         assert np.array_equal(got[0].permute(1, 2, 0), x[data.train.ids[0]])
 
@@ -202,7 +204,7 @@ def test_a_dataset_gives_the_same_as_its_arrays(blobs):
     x, y = blobs
     dataset = TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y))
     data = from_dataset(dataset, test=dataset)
-    arrays = from_arrays(x, y)
+    arrays = from_arrays(x.astype(np.float32), y)
     assert np.array_equal(data.train.ids, arrays.train.ids)
     rows = torch.tensor([3, 0, 5])
     assert torch.equal(data.train.inputs.fetch(rows), arrays.train.inputs.fetch(rows))
@@ -374,3 +376,11 @@ def test_inputs_without_labels_can_be_predicted_on(tmp_path, blobs):
     assert len(inputs) == len(ids) == 60
     inputs, ids = load_unlabelled(DataConfig("digits"))
     assert len(inputs) == len(ids) == 360
+
+
+def test_a_time_stamp_keeps_its_digits():
+    seconds = 1.7e9 + np.arange(100.0)[:, None]
+    data = from_arrays(seconds, np.arange(100) % 2)
+    x = data.transform(data.train.inputs.fetch(torch.arange(len(data.train))), data.train.keys, None)
+    assert len(x.unique()) == len(data.train)
+    assert x.std() == pytest.approx(1.0, abs=0.05)

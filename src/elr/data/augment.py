@@ -70,15 +70,17 @@ class VectorTransform:
 
     def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
         """Apply to raw x (B, D)."""
-        x = x.to(torch.float32)
-        return x if self._constants is None else (x - self._constants[0]) * self._constants[1]
+        if self._constants is None:
+            return x.to(torch.float32)
+        mean, scale = self._constants
+        return ((x - mean) * scale).to(torch.float32)
 
     @cached_property
     def _constants(self) -> tuple[Tensor, Tensor] | None:
         if self.mean is None or self.std is None:
             return None
         mean, std = torch.tensor(self.mean, dtype=torch.float64), torch.tensor(self.std, dtype=torch.float64)
-        return mean.float(), std.reciprocal().float()
+        return mean, std.reciprocal()
 
 
 def pad(x: Tensor, width: int, padding: str) -> Tensor:

@@ -59,7 +59,11 @@ def as_inputs(x: Any, name: str = "x") -> TensorInputs:
         raise ValueError(
             f"{name} must have shape (N, D), (N, H, W), (N, H, W, C) or (N, C, H, W), got {tuple(tensor.shape)}"
         )
-    if tensor.dtype != torch.uint8 or tensor.ndim == 2:
+    if tensor.ndim == 2:
+        # A time stamp has no digits to lose before the mean is taken off, so what comes in 64 bits stays there.
+        tensor = tensor.to(torch.float64 if tensor.itemsize > 4 else torch.float32)
+        check_finite(tensor.to(torch.float32), name)
+    elif tensor.dtype != torch.uint8:
         tensor = tensor.to(torch.float32)
         check_finite(tensor, name)
     return TensorInputs(channels_first(tensor).contiguous())
@@ -72,8 +76,9 @@ def _numbers(x: Any, name: str) -> NDArray[Any]:
     if array.dtype == np.uint8:
         # A copy only when torch would otherwise share memory that cannot be written.
         return array if array.flags.writeable else array.copy()
+    wide = array.ndim == 2 and array.dtype.itemsize > 4
     with np.errstate(over="ignore"):  # what overflows becomes inf, which check_finite reports
-        return array.astype(np.float32)
+        return array.astype(np.float64 if wide else np.float32)
 
 
 def channels_first(x: Tensor) -> Tensor:
