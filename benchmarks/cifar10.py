@@ -63,7 +63,8 @@ def render() -> str:
         + head
         + rows
         + f"\nIn percent. {facts.get('cpu')}, {facts.get('cores')} cores, torch {facts.get('torch')}, "
-        f"commit {facts.get('commit')}.\n\n![what is predicted for clean and for wrong labels](figures/cifar10_sym40.svg)\n"
+        f"commit {facts.get('commit')}.\n\n"
+        "![what is predicted for clean and for wrong labels](figures/cifar10_sym40.svg)\n"
     )
 
 

@@ -18,7 +18,7 @@ def step(model: str, precision: torch.dtype) -> Callable[[], None]:
     """One update of a network on synthetic images, channels-last."""
     torch.manual_seed(0)
     net = make_model(model, (3, 32, 32), 10)
-    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net.to(memory_format=torch.channels_last)
     optimizer = build_optimizer(net, OptimConfig(lr=1e-3))
     x = torch.randn(BATCH[model], 3, 32, 32).to(memory_format=torch.channels_last)
     y = torch.randint(0, 10, (BATCH[model],))
