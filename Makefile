@@ -38,7 +38,7 @@ types: $(VENV)/.full  ## mypy --strict
 bench: $(VENV)/.full  ## measure the speed claims; writes results/bench/*.json
 	$(BIN)/python -m benchmarks
 
-docs: $(VENV)/.base  ## write the generated parts of the README (file tree, demo table)
+docs: $(VENV)/.base  ## write the generated parts of README.md and docs/ from source and results
 	$(BIN)/python docs/render.py
 
 deviations: $(VENV)/.base  ## every place where the code departs from the paper or the authors' code

@@ -16,7 +16,7 @@ from elr.config import read_toml, resolve
 from elr.data import load
 from elr.fit import run_job
 from elr.report.figure1 import draw_figure1
-from elr.report.records import read_json, read_lines, write_text
+from elr.report.records import read_json, read_lines, write_json, write_text
 
 METHODS = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
 KEPT = ("config.toml", "summary.json", "records.jsonl", "timing.jsonl", "noise.json", "data.json", "classes.json")
@@ -45,6 +45,8 @@ def train(method: str, root: str, out: Path) -> None:
     # Where the data lay on one machine is nobody's business.
     lines = (kept / "config.toml").read_text().splitlines(keepends=True)
     write_text(kept / "config.toml", "".join(line for line in lines if not line.startswith("root = ")))
+    command = f"python -m benchmarks.cifar10 --root DIR --methods {method}"
+    write_json(kept / "summary.json", {**read_json(kept / "summary.json"), "command": command})
 
 
 def render() -> str:

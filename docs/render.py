@@ -1,4 +1,4 @@
-"""Write the generated parts of the documentation: README's file tree and its table of the demo. ``make docs``."""
+"""Write the generated parts of the pages: README's file tree and demo table, fastnet's curve. ``make docs``."""
 
 import ast
 import json
@@ -50,20 +50,42 @@ def _cell(results: list[dict[str, Any]], key: str) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
+def curve() -> str:
+    """Accuracy against minutes, from results/fastnet_curve.json."""
+    path = ROOT / "results" / "fastnet_curve.json"
+    if not path.exists():
+        return "not run\n"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = "".join(
+        f"| {row['epochs']} | {row['seed']} | {100 * row['test_accuracy']:.2f} | {row['minutes']:.1f} |\n"
+        for row in sorted(found["rows"], key=lambda row: (row["epochs"], row["seed"]))
+    )
+    facts = found["facts"]
+    source = f"`results/fastnet_curve.json` (`{found['command']}`; {facts['cpu']}, {found['threads']} threads, "
+    head = "| epochs | seed | test accuracy at the last epoch, % | training minutes |\n|---|---|---|---|\n"
+    return head + rows + f"\n45,000 training images; {source}torch {facts['torch']}, commit {facts['commit']}).\n"
+
+
 def between(text: str, name: str, body: str) -> str:
     """Replace what stands between the two marks of this name."""
     before, mark, rest = text.partition(f"<!-- {name}:begin -->\n")
     _, end, after = rest.partition(f"<!-- {name}:end -->")
     if not mark or not end:
-        raise ValueError(f"README.md has no marks for {name}")
+        raise ValueError(f"there are no marks for {name}")
     return before + mark + body + end + after
 
 
-def render(text: str) -> str:
-    """README with its generated parts up to date."""
-    return between(between(text, "digits", digits()), "tree", tree())
+PARTS = {"README.md": {"digits": digits, "tree": tree}, "docs/fastnet.md": {"curve": curve}}
+
+
+def render(name: str) -> str:
+    """A page with its generated parts up to date."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for mark, part in PARTS[name].items():
+        text = between(text, mark, part())
+    return text
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(render(readme.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in PARTS:
+        (ROOT / name).write_text(render(name), encoding="utf-8")

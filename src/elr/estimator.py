@@ -15,13 +15,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from elr.config import Config, resolve
+from elr.config import Config, flatten, resolve
 from elr.data import Data, Examples, from_arrays
 from elr.data.inputs import as_inputs
 from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
-from elr.fit import flatten
 from elr.methods.base import Method, check_range
 from elr.run import model_function
 

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from elr.config import CUSTOM, Config, read_toml, resolve
-from elr.config import flatten as flatten
+from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
-from elr.engine.checkpoint import write_tensors
+from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
 from elr.engine.train import Job, Outcome, Progress, Silent, train
@@ -222,8 +221,6 @@ def _selected_test(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> flo
     """Test accuracy at the chosen epoch: from its record, or from its weights if test was not looked at then."""
     if "test_accuracy" in chosen or job.data.test is None:
         return chosen.get("test_accuracy")
-    from elr.engine.checkpoint import read_tensors
-
     assert job.out is not None
     last = {name: value.clone() for name, value in job.method.state_dict().items()}
     job.method.load_state_dict(read_tensors(job.out / "selected.safetensors")[0])

@@ -16,6 +16,7 @@ from elr.data import Data, DataConfig, Examples, from_description, load_unlabell
 from elr.data.inputs import as_inputs
 from elr.data.stream import Inputs
 from elr.engine.checkpoint import read_tensors
+from elr.engine.device import private_randomness
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.methods.base import Method
 from elr.report.records import Record, read_json, read_lines
@@ -74,10 +75,11 @@ class Run:
 
     def method(self, which: Which = "result") -> Method:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
-        method = self.config.make_method() if self._model is None else self._custom_method()
+        method = self.config.make_method()
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
         maker = self.config.model_maker(shape, classes) if self._model is None else model_function(self._model)
-        method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
+        with private_randomness(torch.device("cpu")):  # weights are drawn, then replaced
+            method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
         if which == "result":
             which = "selected" if method.keeps == "selected" else "last"
         name = "model" if which == "last" else "selected"
@@ -117,10 +119,6 @@ class Run:
         """How to read new inputs like those the run was trained on."""
         size = self.facts["raw_shape"][-1] if len(self.facts["raw_shape"]) == 3 else None
         return DataConfig(source=source, image_size=size, root=self.config.data.root)
-
-    def _custom_method(self) -> Method:
-        settings = {k: v for k, v in read_toml(self.path / "config.toml").items() if not k.startswith("model.")}
-        return resolve(settings).make_method()
 
 
 def model_function(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:

@@ -1,0 +1,32 @@
+"""Generated parts of the documentation are what the source and the result files say."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def renderer():
+    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/fastnet.md"])
+def test_generated_parts_are_up_to_date(name):
+    assert (ROOT / name).read_text(encoding="utf-8") == renderer().render(name), "run `make docs`"
+
+
+def test_every_page_with_generated_parts_is_checked():
+    assert set(renderer().PARTS) == {"README.md", "docs/fastnet.md"}
+
+
+def test_no_result_file_tells_where_data_lay_on_one_machine():
+    for path in (ROOT / "results").rglob("*"):
+        if path.is_file() and path.suffix in {".json", ".jsonl", ".toml", ".csv", ".md"}:
+            text = path.read_text(encoding="utf-8")
+            assert "root = " not in text, path
+            assert '"/' not in text.replace('"//', ""), path
