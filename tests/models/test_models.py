@@ -157,3 +157,16 @@ def test_hyperparameters_are_keyword_only_with_defaults_and_annotations(name: st
     assert all(p.default is not p.empty and p.annotation is not p.empty for p in known.values())
     positional = [p for p in inspect.signature(constructor(name)).parameters.values() if p.name not in known]
     assert [p.name for p in positional] == ["input_shape", "num_classes"]
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+@pytest.mark.parametrize(
+    ("side", "stem", "kernel"), [(32, "auto", 3), (64, "auto", 3), (96, "auto", 7), (96, "small", 3), (32, "large", 7)]
+)
+def test_the_stem_of_a_resnet_fits_the_image(name, side, stem, kernel):
+    net = make_model(name, (3, side, side), 4, width=8, stem=stem)
+    assert net.conv1.kernel_size == (kernel, kernel)
+    with torch.no_grad():
+        reach = net.pool(net.conv1(torch.zeros(1, 3, side, side))).shape[-1]
+    assert reach == (side if kernel == 3 else side // 4)
+    assert net(torch.zeros(2, 3, side, side)).shape == (2, 4)

@@ -1,7 +1,12 @@
-"""Residual networks in their CIFAR form (He et al. 2016a): 3x3 stem of stride 1, no max pool, global average pool."""
+"""Residual networks (He et al. 2016a), with CIFAR's stem for small images and ImageNet's for large ones."""
+
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+Stem = Literal["auto", "small", "large"]
+LARGE = 64  # pixels: above this the small stem would cost sixteen times as much for nothing
 
 
 class BasicBlock(nn.Module):
@@ -24,18 +29,29 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Four stages of basic blocks of 1, 2, 4 and 8 times ``width`` channels."""
+    """Stem, four stages of basic blocks of 1, 2, 4 and 8 times ``width`` channels, global average pool, linear head."""
 
     def __init__(
-        self, input_shape: tuple[int, ...], num_classes: int, *, blocks: tuple[int, int, int, int], width: int
+        self,
+        input_shape: tuple[int, ...],
+        num_classes: int,
+        *,
+        blocks: tuple[int, int, int, int],
+        width: int,
+        stem: Stem,
     ) -> None:
         super().__init__()
         if len(input_shape) != 3:
             raise ValueError(
                 f"a ResNet needs images (channels, height, width), got inputs of shape {tuple(input_shape)}"
             )
-        self.conv1 = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)
+        if stem not in get_args(Stem):
+            raise ValueError(f"stem must be one of {', '.join(get_args(Stem))}, got {stem!r}")
+        large = stem == "large" or (stem == "auto" and min(input_shape[1:]) > LARGE)
+        kernel, stride = (7, 2) if large else (3, 1)
+        self.conv1 = nn.Conv2d(input_shape[0], width, kernel, stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(width)
+        self.pool: nn.Module = nn.MaxPool2d(3, 2, padding=1) if large else nn.Identity()
         layers: list[nn.Module] = []
         before = width
         for stage, count in enumerate(blocks):
@@ -48,16 +64,26 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, C) of images (B, channels, height, width) of any size."""
-        x = self.layers(functional.relu(self.bn1(self.conv1(x))))
+        x = self.layers(self.pool(functional.relu(self.bn1(self.conv1(x)))))
         logits: Tensor = self.fc(x.mean((2, 3)))
         return logits
 
 
-def resnet18(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64) -> ResNet:
-    """ResNet-18 for small images."""
-    return ResNet(input_shape, num_classes, blocks=(2, 2, 2, 2), width=width)
+def resnet18(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64, stem: Stem = "auto") -> ResNet:
+    """ResNet-18.
+
+    Args:
+        width: channels of the first stage.
+        stem: small (3x3, stride 1, as for CIFAR), large (7x7, stride 2, max pool), or auto: large above 64 pixels.
+    """
+    return ResNet(input_shape, num_classes, blocks=(2, 2, 2, 2), width=width, stem=stem)
 
 
-def resnet34(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64) -> ResNet:
-    """ResNet-34 for small images; the network of the paper's ELR rows on CIFAR."""
-    return ResNet(input_shape, num_classes, blocks=(3, 4, 6, 3), width=width)
+def resnet34(input_shape: tuple[int, ...], num_classes: int, *, width: int = 64, stem: Stem = "auto") -> ResNet:
+    """ResNet-34; with the small stem the network of the paper's ELR rows on CIFAR.
+
+    Args:
+        width: channels of the first stage.
+        stem: small (3x3, stride 1, as for CIFAR), large (7x7, stride 2, max pool), or auto: large above 64 pixels.
+    """
+    return ResNet(input_shape, num_classes, blocks=(3, 4, 6, 3), width=width, stem=stem)
