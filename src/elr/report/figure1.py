@@ -42,14 +42,14 @@ def draw_figure1(runs: Mapping[str, Sequence[Record]], stem: Path) -> list[Path]
 
 def _clean(records: Sequence[Record]) -> dict[str, tuple[str, list[float]]]:
     correct = [record["clean_correct"] for record in records]
-    return {"predicted correctly": (CORRECT, correct), "neither": (OTHER, [1.0 - value for value in correct])}
+    return {"predicted correctly": (CORRECT, correct), "incorrect": (OTHER, [1.0 - value for value in correct])}
 
 
 def _wrong(records: Sequence[Record]) -> dict[str, tuple[str, list[float]]]:
     series = {
         "predicted correctly": (CORRECT, "wrong_correct"),
         "memorized (the wrong label is predicted)": (MEMORIZED, "wrong_memorized"),
-        "neither": (OTHER, "wrong_other"),
+        "incorrect, neither true class nor label": (OTHER, "wrong_other"),
     }
     return {label: (colour, [r.get(key, 0.0) for r in records]) for label, (colour, key) in series.items()}
 
