@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-TITLES = {"ce": "cross entropy", "early_stopping": "cross entropy, stopped early", "elr": "ELR", "elr_plus": "ELR+"}
+TITLES = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
 COLUMNS = {
     "test_accuracy": "test, last epoch",
     "selected_test_accuracy": "test, chosen on noisy validation",
