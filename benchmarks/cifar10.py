@@ -57,6 +57,7 @@ def render() -> str:
     head = "| | " + " | ".join(COLUMNS.values()) + " | training minutes |\n" + "|---" * (len(COLUMNS) + 2) + "|\n"
     rows = "".join(_row(METHODS[m], *found[m]) if m in found else f"| {METHODS[m]} | not run |\n" for m in METHODS)
     facts = next(iter(found.values()))[0]["facts"] if found else {}
+    commits = ", ".join(f"{METHODS[m]} {summary['facts']['commit']}" for m, (summary, _) in found.items())
     return (
         "# CIFAR-10, 40 % symmetric noise, fastnet\n\nRendered from `results/cifar10_sym40` by "
         "`python -m benchmarks.cifar10`; do not edit. All 50,000 training images\n(45,000 train, 5,000 noisy "
@@ -65,7 +66,7 @@ def render() -> str:
         + head
         + rows
         + f"\nIn percent. {facts.get('cpu')}, {facts.get('cores')} cores, torch {facts.get('torch')}, "
-        f"commit {facts.get('commit')}.\n\n"
+        f"commits: {commits}.\n\n"
         "![what is predicted for clean and for wrong labels](figures/cifar10_sym40.svg)\n"
     )
 

@@ -1,4 +1,4 @@
-"""Train classifiers that stay right when labels are wrong, and find the wrong labels.
+"""Train classifiers that stay right when labels are wrong.
 
 Implements *Early-Learning Regularization Prevents Memorization of Noisy Labels* (Liu et al., NeurIPS 2020).
 """
