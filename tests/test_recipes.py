@@ -162,10 +162,8 @@ def cifar_like(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"cifar10": root, "cifar100": root}
 
 
-@pytest.mark.parametrize("name", [*PAPER, *OWN])
+@pytest.mark.parametrize("name", [*PAPER])
 def test_augmentation_is_crop_and_flip_with_the_authors_normalisation(name: str, cifar_like: dict[str, Path]) -> None:
-    if name in OWN:
-        pytest.skip("not of the paper")
     config = recipe(name, **{"data.root": str(cifar_like["cifar10"])})
     source = read_source(config.data)
     constants = {  # the authors' transforms; line 1142 for crop and flip
