@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import fastnet, loss, pipeline, steps
+from benchmarks import fastnet, loss, methods, pipeline, steps
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, Any]]] = {
     "pipeline": pipeline.run,
     "steps": steps.run,
     "fastnet": fastnet.run,
+    "methods": methods.run,
 }
 RESULTS = Path("results/bench")
 PAGE = Path("docs/benchmarks.md")
@@ -107,7 +108,32 @@ def fastnet_table(result: dict[str, Any]) -> str:
     return head + "".join(rows)
 
 
-TABLES = {"loss": loss_table, "pipeline": pipeline_table, "steps": steps_table, "fastnet": fastnet_table}
+def methods_table(result: dict[str, Any]) -> str:
+    """Epochs of every method relative to cross entropy."""
+    settings, rows = result["settings"], result["rows"]
+    step = rows[0]["ce milliseconds a step"]["median"]
+    head = (
+        f"An epoch, mean over a run of {result['epochs']}, sweeps and mixture fits included, evaluation not; "
+        f"{settings['model.name']} of\nwidth {settings['model.width']}, {result['examples']:,} images of "
+        f"3x{result['side']}x{result['side']}, batch {settings['optim.batch_size']}; a step of cross entropy takes "
+        f"{step:.0f} ms, so that what a\nmethod adds in Python counts little, as with networks of real use. Goal: "
+        f"at most {methods.LIMIT:g} times the arithmetic, or a reason.\n\n"
+    )
+    head += "| method | cost relative to CE | by arithmetic | ratio | why more |\n|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| {r['method']} | {cell(r['cost / ce'])} | {r['arithmetic']:.2f} "
+        f"| {r['cost / ce']['median'] / r['arithmetic']:.2f} | {methods.remark(r)} |\n"
+        for r in rows
+    )
+
+
+TABLES = {
+    "loss": loss_table,
+    "pipeline": pipeline_table,
+    "steps": steps_table,
+    "fastnet": fastnet_table,
+    "methods": methods_table,
+}
 
 if __name__ == "__main__":
     main()

@@ -62,7 +62,7 @@ def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: i
     return side
 
 
-def _scale(x: Tensor, ids: Tensor, key: int | None) -> Tensor:
+def _scale(x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> Tensor:
     return x.float().div_(255)
 
 

@@ -1,10 +1,13 @@
-"""Write the generated parts of the pages: README's file tree and demo table, fastnet's curve. ``make docs``."""
+"""Write the generated parts of the pages: README's file tree and tables, fastnet's curve, methods. ``make docs``."""
 
 import ast
 import json
 import statistics
 from pathlib import Path
 from typing import Any
+
+from elr.bench.table import provenance, read_csv, tables, title
+from elr.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
@@ -16,6 +19,9 @@ COLUMNS = {
     "wrong_memorized": "wrong labels memorised",
     "seconds": "seconds",
 }
+# What results/bench_digits and results/bench_cifar10 are to hold.
+DIGITS_NOISE = (("symmetric", 0.2), ("symmetric", 0.4), ("symmetric", 0.6), ("symmetric", 0.8), ("pair", 0.4))
+CIFAR_NOISE = (("symmetric", 0.4), ("asymmetric", 0.4))
 
 
 def tree() -> str:
@@ -23,7 +29,7 @@ def tree() -> str:
     lines = []
     for path in sorted((ROOT / "src" / "elr").rglob("*.py")):
         doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        lines.append(f"{path.relative_to(ROOT).as_posix():<38}{doc.partition(chr(10))[0].rstrip('.')}")
+        lines.append(f"{path.relative_to(ROOT).as_posix():<42}{doc.partition(chr(10))[0].rstrip('.')}")
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
@@ -66,6 +72,69 @@ def curve() -> str:
     return head + rows + f"\n45,000 training images; {source}torch {facts['torch']}, commit {facts['commit']}).\n"
 
 
+def registry() -> str:
+    """Every method with its one line, its cost and its source."""
+    head = "| name | what it does | cost / CE | kept per example | reference |\n|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| `{name}` | {_plain(_first_line(cls))} | {cls().cost:.2f} | {_plain(cls.per_example)} "
+        f"| {_plain(cls.reference)} |\n"
+        for name, cls in METHODS.items()
+    )
+
+
+def _first_line(cls: type) -> str:
+    return (cls.__doc__ or "").strip().partition("\n")[0]
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown leaves alone."""
+    return text.replace("<", "&lt;").replace("|", "\\|").replace("*", "\\*").replace("_", "\\_")
+
+
+def bench_digits() -> str:
+    """The comparison on digits: every method of the registry has a row, run or not."""
+    return _comparison("bench_digits", DIGITS_NOISE, whole=True)
+
+
+def bench_cifar10() -> str:
+    """The comparison on CIFAR-10 of some methods."""
+    return _comparison("bench_cifar10", CIFAR_NOISE, whole=False)
+
+
+def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool) -> str:
+    """Tables of the result files ``results/NAME/*.csv``; settings that are in none of them are named."""
+    parts, seen = [], set()
+    for path in sorted((ROOT / "results" / name).glob("*.csv")):
+        rows = read_csv(path)
+        seen |= {(row["noise"], row["rate"]) for row in rows}
+        parts.append(tables([*rows, *_missing(rows)] if whole else rows))
+        parts.append(_source(path))
+    missing = [title(kind, rate, []) for kind, rate in noises if (kind, rate) not in seen]
+    parts += [f"### {text}\n\nnot run\n" for text in missing]
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def _missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows that say "not run" for methods that came after a result file."""
+    have = {row["method"] for row in rows}
+    empty = {"status": "not run", "epochs": "-", "result": "last", "seconds": None, "cost": None}
+    return [
+        {"noise": kind, "rate": rate, "method": name, "arithmetic": cls().cost, **empty}
+        for kind, rate in dict.fromkeys((row["noise"], row["rate"]) for row in rows)
+        for name, cls in METHODS.items()
+        if name not in have
+    ]
+
+
+def _source(path: Path) -> str:
+    """Where the numbers of a file come from: bench.json beside table.csv, NAME.json beside NAME.csv."""
+    about = path.with_suffix(".json") if path.stem != "table" else path.with_name("bench.json")
+    shown = path.relative_to(ROOT).as_posix()
+    if not about.exists():
+        return f"`{shown}`\n"
+    return f"`{shown}`. " + provenance(json.loads(about.read_text(encoding="utf-8")))
+
+
 def between(text: str, name: str, body: str) -> str:
     """Replace what stands between the two marks of this name."""
     before, mark, rest = text.partition(f"<!-- {name}:begin -->\n")
@@ -75,7 +144,11 @@ def between(text: str, name: str, body: str) -> str:
     return before + mark + body + end + after
 
 
-PARTS = {"README.md": {"digits": digits, "tree": tree}, "docs/fastnet.md": {"curve": curve}}
+PARTS = {
+    "README.md": {"digits": digits, "tree": tree},
+    "docs/fastnet.md": {"curve": curve},
+    "docs/methods.md": {"registry": registry, "bench_digits": bench_digits, "bench_cifar10": bench_cifar10},
+}
 
 
 def render(name: str) -> str:

@@ -23,11 +23,11 @@ ALLOWED = {
     "models": ("models",),
     "losses": ("losses", "parts"),
     "data": ("data", "noise", "parts"),
-    "methods": ("methods", "losses", "parts", "data.stream"),
+    "methods": ("methods", "losses", "parts", "data.stream", "noise.transition"),
     "engine": ("engine", "methods.base", "data", "parts", "report.records", "report.metrics"),
     "report": ("report",),
 }
-DOORS = {"cli", "config", "convert", "demo", "estimator", "fit", "plan", "run"}
+DOORS = {"__main__", "bench", "cli", "config", "convert", "demo", "estimator", "fit", "plan", "run"}
 PUBLIC = {
     "ELRLoss",
     "NoisyLabelClassifier",

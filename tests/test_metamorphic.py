@@ -107,7 +107,7 @@ def test_permuting_the_classes_permutes_the_outputs(name):
 
         labels = np.argsort(order)[y] if permuted else y
         examples = Examples(TensorInputs(torch.from_numpy(x)), labels, np.arange(60))
-        data = Data("blobs", examples, None, None, tuple("abcd"), lambda raw, ids, key: raw.double())
+        data = Data("blobs", examples, None, None, tuple("abcd"), lambda raw, ids, key, strong=False: raw.double())
         method = METHODS[name]()
         train(tiny_job(method, data=data, make_model=model, epochs=3))
         return method.eval().predict(probe)

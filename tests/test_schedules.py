@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from elr.engine.optim import OptimConfig, build_optimizer, set_lr
-from elr.engine.schedule import SCHEDULES, Constant, Cosine, MultiStep, OneCycle
+from elr.engine.schedule import SCHEDULES, Constant, Cosine, Linear, MultiStep, OneCycle
 from elr.parts.clock import Clock
 
 
@@ -88,8 +88,22 @@ def test_one_cycle_rises_and_falls_in_straight_lines_batch_by_batch():
     assert OneCycle(warmup=0.0)(clocks[0], 2.0) == 2.0
 
 
+def test_linear_of_co_teaching():
+    """.001 for 80 epochs, then (200 - epoch) / 120 of it: the authors' alpha plan."""
+    expected = [0.001] * 80 + [(200 - epoch) / 120 * 0.001 for epoch in range(80, 200)]
+    assert rates(Linear(80, 0.0), 0.001, 200) == pytest.approx(expected, rel=1e-12)
+    assert rates(Linear(0.4, 0.0), 0.001, 200) == pytest.approx(expected, rel=1e-12)
+
+
+def test_linear_falls_towards_its_end_and_waits_for_its_milestone():
+    assert rates(Linear(2, 0.5), 1.0, 6) == pytest.approx([1, 1, 1, 0.875, 0.75, 0.625])
+    assert rates(Linear(0.0, 0.0), 1.0, 4) == pytest.approx([1, 0.75, 0.5, 0.25])
+    assert rates(Linear(9, 0.0), 1.0, 4) == [1.0] * 4
+
+
 def test_schedules_by_name():
-    assert {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle} == SCHEDULES
+    names = {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle, "linear": Linear}
+    assert names == SCHEDULES
 
 
 @pytest.mark.parametrize(
@@ -101,6 +115,8 @@ def test_schedules_by_name():
         (lambda: Cosine(0), "period"),
         (lambda: OneCycle(warmup=1.0), "warmup"),
         (lambda: OneCycle(warmup=-0.1), "warmup"),
+        (lambda: Linear(-1.0), "milestone"),
+        (lambda: Linear(end=1.5), "end"),
     ],
 )
 def test_impossible_schedules_are_refused(make, words):

@@ -4,8 +4,33 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from elr.losses import cross_entropy, elr_gradient, elr_loss, elr_penalty, target_cross_entropy
+from elr.losses import (
+    bootstrap_hard_loss,
+    bootstrap_soft_loss,
+    cross_entropy,
+    elr_gradient,
+    elr_loss,
+    elr_penalty,
+    gce_loss,
+    mae_loss,
+    sl_loss,
+    target_cross_entropy,
+    truncated_gce_loss,
+)
+from elr.losses.consistency import prediction_kl, prediction_mse
+from elr.losses.corrected import corrected_labels
+from elr.losses.correction import backward_loss, forward_loss, reweighted_loss
 from elr.losses.elr import default_floor, floored
+from elr.losses.pencil import reverse_divergence
+from elr.losses.semi import negative_entropy
+from elr.losses.sop import sop_loss
+
+
+def confusion(z, rate=0.4):
+    """A transition matrix that treats all classes alike."""
+    num_classes = z.shape[1]
+    return (1 - rate) * torch.eye(num_classes, dtype=torch.float64) + rate / num_classes
+
 
 # (logits, labels, targets) -> (B,)
 LOSSES = {
@@ -18,6 +43,22 @@ LOSSES = {
     "elr_loss_lam_3": lambda z, y, t: elr_loss(z, y, t, 3.0).loss,
     "elr_loss_lam_10": lambda z, y, t: elr_loss(z, y, t, 10.0).loss,
     "elr_loss_clamped": lambda z, y, t: elr_loss(z, y, t, 3.0, clamp=1e-4).loss,
+    "negative_entropy": lambda z, y, t: negative_entropy(z),
+    "bootstrap_soft_loss": lambda z, y, t: bootstrap_soft_loss(z, y),
+    "bootstrap_hard_loss": lambda z, y, t: bootstrap_hard_loss(z, y),
+    "forward_loss": lambda z, y, t: forward_loss(z, y, confusion(z)),
+    "backward_loss": lambda z, y, t: backward_loss(z, y, confusion(z).inverse()),
+    "backward_loss_clipped": lambda z, y, t: backward_loss(z, y, confusion(z).inverse(), clip=1e-7),
+    "reweighted_loss": lambda z, y, t: reweighted_loss(z, y, confusion(z), through_weight=True),
+    "gce_loss": lambda z, y, t: gce_loss(z, y),
+    "truncated_gce_loss": lambda z, y, t: truncated_gce_loss(z, y, t.detach().sum(dim=1)),
+    "sl_loss": lambda z, y, t: sl_loss(z, y),
+    "mae_loss": lambda z, y, t: mae_loss(z, y),
+    "prediction_mse": lambda z, y, t: prediction_mse(z, t),
+    "prediction_kl": lambda z, y, t: prediction_kl(z, t),
+    "corrected_labels": lambda z, y, t: cross_entropy(z, corrected_labels(y, t, torch.tensor(0.3), z.shape[1])),
+    "reverse_divergence": lambda z, y, t: reverse_divergence(z, t),
+    "sop_loss": lambda z, y, t: sop_loss(z, y, 0.5 * t.detach().amax(dim=1, keepdim=True), 0.5 * t.detach()).loss,
 }
 SIZES = [2, 10, 100, 1000]
 KINDS = ["ids", "probabilities"]

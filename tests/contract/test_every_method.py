@@ -28,6 +28,11 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
+def planned(name, epochs):
+    """Epochs that a run of this length has: one that is shorter than the stages of its method is lengthened."""
+    return sum(stage.epochs for stage in METHODS[name]().plan(epochs))
+
+
 def trained(name, **settings):
     job = tiny_job(METHODS[name](), **settings)
     return job, train(job)
@@ -36,7 +41,7 @@ def trained(name, **settings):
 @every_method
 def test_two_epochs_leave_finite_records_and_predictions_on_the_simplex(name):
     job, outcome = trained(name, data=tiny_data(71))  # 64 for training
-    assert [record["epoch"] for record in outcome.records] == [1, 2]
+    assert [record["epoch"] for record in outcome.records] == list(range(1, planned(name, 2) + 1))
     for record in outcome.records:
         assert {"loss", "lr", "val_accuracy", "test_accuracy", "clean_correct", "wrong_memorized"} <= record.keys()
         assert all(isinstance(value, int | float) and math.isfinite(value) for value in record.values())
@@ -135,10 +140,21 @@ def test_hyperparameters_live_in_the_signature_and_are_stored_by_name(name):
 
 
 @every_method
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 60, 300])
+def test_a_plan_lasts_as_long_as_it_is_told_to(name, epochs):
+    stages = METHODS[name]().plan(epochs)
+    assert all(stage.epochs >= 1 for stage in stages)
+    assert sum(stage.epochs for stage in stages) == max(epochs, len(stages))
+
+
+@every_method
 def test_the_registry_can_be_read_by_a_user(name):
     method = METHODS[name]
     assert method.__doc__
     assert method.reference
+    assert method.equation
+    assert method.passes
+    assert method.published
     assert method.per_example
     assert method.keeps in ("last", "selected")
     assert method().cost >= 1.0
@@ -193,7 +209,7 @@ def resumed(tmp_path_factory):
             cut.mkdir()
             with pytest.raises(KeyboardInterrupt):
                 train(tiny_job(METHODS[name](), epochs=EPOCHS, out=cut, progress=Interrupt(epoch, batch)))
-            assert not (cut / "checkpoint" / f"epoch-{EPOCHS:06d}.safetensors").exists()
+            assert not (cut / "checkpoint" / f"epoch-{planned(name, EPOCHS):06d}.safetensors").exists()
             folders[name, place] = whole, cut
     command = [sys.executable, "-m", "reference.resume", *(f"{name}={cut}" for (name, _), (_, cut) in folders.items())]
     path = os.pathsep.join([str(Path(__file__).parents[1]), str(Path(elr.__file__).parents[1])])
@@ -218,7 +234,7 @@ def test_a_finished_run_is_left_as_it_is(resumed, name):
     whole, _ = resumed[name, "first epoch"]
     before = {path: path.read_bytes() for path in sorted(whole.rglob("*.*")) if path.name != "timing.jsonl"}
     outcome = train(tiny_job(METHODS[name](), epochs=EPOCHS, out=whole))
-    assert len(outcome.records) == EPOCHS
+    assert len(outcome.records) == planned(name, EPOCHS)
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -234,7 +250,7 @@ def test_checkpoint_holds_momentum_and_all_state(tmp_path, name):
     job = tiny_job(METHODS[name](), epochs=1, out=tmp_path)
     train(job)
     tensors, metadata = read_tensors(checkpoints(tmp_path / "checkpoint")[-1])
-    assert metadata["epoch"] == 1
+    assert metadata["epoch"] == planned(name, 1)
     assert {
         key.removeprefix("method.") for key in tensors if key.startswith("method.")
     } == job.method.state_dict().keys()
@@ -249,7 +265,7 @@ def test_progress_counts_every_batch_of_the_epoch_up_to_the_total(name):
             self.seen = []
 
         def batch(self, epoch, done, total):
-            self.seen.append((done, total))
+            self.seen = [*(self.seen if done > 1 else []), (done, total)]  # those of one epoch
 
         def epoch(self, record, seconds):
             pass

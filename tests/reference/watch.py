@@ -45,7 +45,7 @@ def watch(method: Method, *, step: str = "step", n: int = 40, num_classes: int =
         None,
         None,
         tuple(map(str, range(num_classes))),
-        lambda raw, ids, key: raw.double(),
+        lambda raw, ids, key, strong=False: raw.double(),
     )
     watched = Watched(torch.from_numpy(x).double(), torch.from_numpy(y), [])
     seen = watched.trajectory

@@ -1,38 +1,67 @@
 """Methods and models in words, from the registry: nothing is listed twice."""
 
 import inspect
+import textwrap
+from collections.abc import Mapping
+from typing import Any
 
+from elr.cli.flags import shown
 from elr.config import Option, options
 from elr.convert import describe
 from elr.methods import METHODS
 from elr.models import LIBRARIES, MODELS, constructor, make_model
 
 _KEEPS = {"last": "last epoch", "selected": "epoch chosen on noisy validation"}
+WIDTH = 118
+MARGIN = 20
 
 
 def list_methods() -> str:
     """A line for each method."""
-    rows = [f"  {name:<18}{_first_line(cls)}" for name, cls in METHODS.items()]
-    return "\n".join([*rows, "", "`elr methods NAME` explains one."])
+    rows = [f"  {name:<21}{_first_line(cls)}" for name, cls in METHODS.items()]
+    return "\n".join([*rows, "", "`elr methods NAME` explains one, `elr bench` compares them on your data."])
 
 
 def explain_method(name: str) -> str:
     """Everything the registry knows about a method."""
     found = options({"method": name.replace("-", "_")})  # raises for an unknown name
     cls = METHODS[name.replace("-", "_")]
-    lines = [
-        f"{name}: {_description(cls)}",
-        "",
-        f"reference           {cls.reference}",
-        f"cost                {cls().cost:.2f} x cross entropy (arithmetic of an epoch)",
-        f"kept per example    {cls.per_example}",
-        f"couples a batch     {'yes' if cls.batch_coupled else 'no'}",
-        f"result              weights of the {_KEEPS[cls.keeps]}",
-        f"behind it           {cls.backing}",
-        "",
-        *_arguments(found, "method"),
-    ]
-    return "\n".join(lines)
+    method = cls()
+    facts = {
+        "equation": cls.equation,
+        "reference": cls.reference,
+        "passes an epoch": cls.passes,
+        "cost": f"{method.cost:.2f} x cross entropy (arithmetic of an epoch)",
+        "gradients": f"{method.backwards:.3g} of an example in an epoch",
+        "kept per example": cls.per_example,
+        "couples a batch": "yes" if cls.batch_coupled else "no",
+        "views": f"{cls.views} of an example; of a vector they are made by jitter" if cls.views > 1 else "1",
+        "result": f"weights of the {_KEEPS[cls.keeps]}",
+        "in the paper": cls.published,
+        "behind it": cls.backing,
+        "authors' schedule": _schedule(cls.authors),
+    }
+    lines = [*_paragraphs(f"{name}: {_description(cls)}"), ""]
+    for key, text in facts.items():
+        lines += _folded(key, text)
+    return "\n".join([*lines, "", *_arguments(found, "method")])
+
+
+def _schedule(authors: Mapping[str, Any]) -> str:
+    """The settings that ``elr bench --budget authors`` uses."""
+    shown = {key: ",".join(map(str, v)) if isinstance(v, tuple | list) else v for key, v in authors.items()}
+    return ", ".join(f"{key} {value}" for key, value in shown.items()) or "none of their own on CIFAR-10"
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Paragraphs in lines that fit a terminal, an empty line between them."""
+    folded = [textwrap.fill(" ".join(paragraph.split()), WIDTH) for paragraph in text.split("\n\n")]
+    return "\n\n".join(folded).splitlines()
+
+
+def _folded(key: str, text: str) -> list[str]:
+    """A fact in lines that fit a terminal."""
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{key:<{MARGIN}}", subsequent_indent=" " * MARGIN) or [key]
 
 
 def list_models() -> str:
@@ -76,7 +105,7 @@ def _arguments(found: dict[str, Option], table: str) -> list[str]:
     rows = []
     for key, option in found.items():
         if key.startswith(f"{table}.") and key != f"{table}.name":
-            default = "none" if option.default is None else option.default
+            default = shown(option.default)
             text = option.help or describe(option.type)
             rows.append(f"  --{key:<26}{text} [{default}]")
     return rows or ["no arguments"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from elr.cli.bench import jitter_note
 from elr.cli.flags import Parser, add_options, chosen, config_settings, known_options, parse
 from elr.cli.progress import stop, watcher
 from elr.config import Config, resolve
@@ -22,6 +23,7 @@ from elr.demo import demo_config, run_demo
 from elr.engine.device import fast_bfloat16
 from elr.engine.train import Progress
 from elr.fit import claim, default_out, run_job
+from elr.methods import METHODS
 from elr.report.metrics import accuracy
 from elr.report.records import read_lines
 from elr.run import Run
@@ -41,6 +43,8 @@ def train(argv: Sequence[str]) -> int:
     data = load(config.data, config.noise, config.seed)
     out = Path(args.out) if args.out is not None else default_out(config, data)
     _say(_plan_lines(config, data, out), args.quiet)
+    if len(data.shape) == 1 and METHODS[config.method.name].views > 1:
+        _say(jitter_note([config.method.name]), args.quiet)
     if args.dry_run:
         from elr.plan import estimate
 
@@ -137,6 +141,9 @@ def _print_summary(run: Run) -> None:
     for name, value in rows.items():
         if value is not None:
             print(f"{name:<52}{value:>8.1%}")
+    rate = run.records[-1].get("noise_rate")
+    if rate is not None and run.config.method.arguments.get("rate", rate) is None:
+        print(f"{'noise rate, estimated from training losses':<52}{rate:>8.1%}")
     print(f"{'training seconds':<52}{summary['seconds']:>8.1f}")
     print(f"run directory: {run.path}")
 

@@ -57,16 +57,23 @@ def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> No
         head = HEADS.get(table) == name
         names = [f"--{table}", f"--{key}"] if dot and head else [f"--{key}"]
         target: Any = groups[table] if dot else parser
-        default = "none" if option.default is None else option.default
-        if isinstance(default, tuple):
-            default = ",".join(map(str, default)) or "none"
+        default = shown(option.default)
         text = f"{option.help} " if option.help else f"{describe(option.type)} "
         extra: dict[str, Any] = {"nargs": "?", "const": "true"} if option.type is bool else {}
-        shown = "" if "(default" in text else f"[{default}]"
+        ending = "" if "(default" in text else f"[{default}]"
         target.add_argument(
-            *names, dest=key, metavar=name.upper() if dot else key.upper(), help=(text + shown).replace("%", "%%"),
+            *names, dest=key, metavar=name.upper() if dot else key.upper(), help=(text + ending).replace("%", "%%"),
             default=argparse.SUPPRESS, **extra
         )  # fmt: skip
+
+
+def shown(default: Any) -> str:
+    """A default as a user would write it."""
+    if isinstance(default, tuple):
+        return ",".join(map(str, default)) or "none"
+    if isinstance(default, float) and len(str(default)) > 8:
+        return f"{default:.4g}"
+    return "none" if default is None else str(default)
 
 
 def parse(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from elr.cli import commands
+from elr.cli.bench import bench
 from elr.config import nearest
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -17,6 +18,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "predict": (commands.predict, "classify new inputs with a finished run"),
     "evaluate": (commands.evaluate, "accuracy of a finished run on labelled data"),
     "demo": (commands.demo, "a minute on real handwritten digits: cross entropy memorises wrong labels, ELR does not"),
+    "bench": (bench, "compare methods on the same data, noise and network, over several seeds"),
     "methods": (commands.methods, "list the training methods, or explain one"),
     "models": (commands.models, "list the networks, or explain one"),
     "doctor": (commands.doctor, "what this machine has: versions, devices, threads, data"),
@@ -39,6 +41,7 @@ usage: elr COMMAND [arguments]
 A first run:        elr train digits --noise symmetric --noise.rate 0.4 --method elr --out runs/first
 Your own pictures:  elr train photos/ --method elr --model resnet18 --out runs/photos     (one folder a class)
 What it would cost: elr train photos/ --method elr --model resnet18 --dry-run
+Which is best here: elr bench digits --noise symmetric --noise.rate 0.2,0.4 --methods ce,elr --out runs/bench
 `elr COMMAND --help` explains a command. Configuration files are TOML with the same names as the flags.
 """
 

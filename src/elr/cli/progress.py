@@ -2,8 +2,11 @@
 
 import sys
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+from elr.bench.grid import Cell
+from elr.bench.work import Status, Watcher
 from elr.engine.train import Progress, Silent
 from elr.report.records import Record
 
@@ -101,3 +104,117 @@ def stop(progress: Progress) -> None:
     """Leave the terminal in order, however training ended."""
     if isinstance(progress, Bar):
         progress.stop()
+
+
+class GridWatcher(Watcher, Protocol):
+    """Somebody who watches a comparison to its end."""
+
+    def timing(self, method: str, number: int, total: int) -> None:
+        """A method is being timed."""
+        ...
+
+    def stop(self) -> None:
+        """Leave the terminal in order."""
+        ...
+
+
+def grid_watcher(*, quiet: bool) -> GridWatcher:
+    """Whoever fits the place that output goes to."""
+    if quiet:
+        return GridSilent()
+    return GridBar() if sys.stderr.isatty() else GridLines()
+
+
+def told(cell: Cell, result: Mapping[str, Any] | str) -> str:
+    """A cell that ended, in one line."""
+    if isinstance(result, str):
+        return f"{cell.name} failed: {result}"
+    numbers = {"test_accuracy": "last", "selected_test_accuracy": "chosen", "wrong_memorized": "memorised"}
+    shown = [f"{name} {result[key]:.1%}" for key, name in numbers.items() if result[key] is not None]
+    return "  ".join([cell.name, *shown])
+
+
+def remaining(status: Status) -> str:
+    """Time left, if it is known."""
+    return "unknown" if status.left is None else clock(status.left)
+
+
+class GridSilent:
+    """Nobody watches."""
+
+    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+        """Ignore."""
+
+    def look(self, status: Status) -> None:
+        """Ignore."""
+
+    def timing(self, method: str, number: int, total: int) -> None:
+        """Ignore."""
+
+    def stop(self) -> None:
+        """Nothing to put in order."""
+
+
+class GridLines(GridSilent):
+    """A line for each cell that ends, and one a minute while nothing ends."""
+
+    PATIENCE = 60.0
+
+    def __init__(self) -> None:
+        self.spoke = time.monotonic()
+
+    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+        """Print it with the time left."""
+        self._say(f"[{status.done + status.failed}/{status.total}] {told(cell, result)}  left {remaining(status)}")
+
+    def look(self, status: Status) -> None:
+        """Show that the cells still move."""
+        if time.monotonic() - self.spoke > self.PATIENCE:
+            running = ", ".join(f"{name} {place}" for name, place in status.running.items())
+            self._say(f"[{status.done + status.failed}/{status.total}] {running}  left {remaining(status)}")
+
+    def timing(self, method: str, number: int, total: int) -> None:
+        """Print which."""
+        self._say(f"timing {number}/{total}  {method}")
+
+    def _say(self, text: str) -> None:
+        self.spoke = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
+
+
+class GridBar:
+    """A live bar over the work of the whole grid; cells that end are printed above it."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[state]}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("left {task.fields[left]}", markup=False),
+            console=Console(stderr=True),
+        )
+        self.task: Any = self.bar.add_task("0 cells", total=1.0, state="", left="unknown")
+        self.bar.start()
+
+    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+        """Print it above the bar."""
+        self.bar.console.print(told(cell, result), markup=False, highlight=False)
+        self.look(status)
+
+    def look(self, status: Status) -> None:
+        """Move."""
+        title = f"{status.done}/{status.total} cells" + (f", {status.failed} failed" if status.failed else "")
+        state = ", ".join(f"{name} {place}" for name, place in list(status.running.items())[:2])
+        self.bar.update(self.task, description=title, completed=status.fraction, state=state, left=remaining(status))
+
+    def timing(self, method: str, number: int, total: int) -> None:
+        """Show which."""
+        self.bar.update(self.task, state=f"timing {number}/{total}: {method}", left="soon")
+
+    def stop(self) -> None:
+        """Leave the terminal in order."""
+        self.bar.stop()

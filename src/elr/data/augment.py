@@ -7,18 +7,23 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from elr.data.stream import Inputs, Transform
-from elr.parts.draw import uniforms
+from elr.data.stream import JITTER, Inputs, Transform
+from elr.parts.draw import fold, normals, uniforms
 
 CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the authors' constants
 CIFAR100 = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+# DEVIATES from authors' code (SOP+): strong views are a few operations on a whole batch instead of AutoAugment, because
+# its policy is searched for CIFAR, works on one PIL image at a time, and means nothing for other channels or vectors.
+COLOUR = 0.4  # brightness, contrast and saturation change by up to this fraction
+STRONG_JITTER = 3 * JITTER  # of vectors, in standard deviations
 
 
 @dataclass(frozen=True)
@@ -31,24 +36,41 @@ class ImageTransform:
     flip: bool = False
     padding: Literal["zeros", "reflect"] = "zeros"
 
-    def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
-        """Apply to raw x (B, C, H, W); without a key only normalise."""
-        if key is not None and (self.pad or self.flip):
-            x = self._augment(x, uniforms(key, ids, 3))
-        # In place after the one conversion: memory traffic is what this costs.
+    def __call__(self, x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> Tensor:
+        """Apply to raw x (B, C, H, W); without a key only normalise. Strong: see ``_distort``."""
         shift, scale = self._byte_constants if x.dtype == torch.uint8 else self._constants
+        if key is not None and strong:
+            x = self._distort(x, uniforms(key, ids, 8), shift)
+        elif key is not None and (self.pad or self.flip):
+            x = self._augment(x, uniforms(key, ids, 3), self.pad)
+        # In place after the one conversion: memory traffic is what this costs.
         return x.to(torch.float32, copy=True).sub_(shift).mul_(scale)
 
-    def _augment(self, x: Tensor, u: Tensor) -> Tensor:
-        # u (B, 3): vertical offset, horizontal offset, flip
-        if self.pad:
-            offsets = (u[:, :2] * (2 * self.pad + 1)).to(torch.int64)  # (B, 2), 0 .. 2 pad
-            x = crop(pad(x, self.pad, self.padding), offsets, x.shape[-2:])
+    def _augment(self, x: Tensor, u: Tensor, width: int) -> Tensor:
+        # u (B, 3 or more): vertical offset, horizontal offset, flip
+        if width:
+            offsets = (u[:, :2] * (2 * width + 1)).to(torch.int64)  # (B, 2), 0 .. 2 width
+            x = crop(pad(x, width, self.padding), offsets, x.shape[-2:])
         elif self.flip:
             x = x.clone()
         if self.flip:
             mirror(x, u[:, 2] < 0.5)
         return x
+
+    def _distort(self, x: Tensor, u: Tensor, mean: Tensor) -> Tensor:
+        """Crop and flip, moved further; brightness, contrast, saturation; a square of half the side cut out.
+
+        Stands in for AutoAugment with cutout: it asks for nothing but a batch of images, of any size and number of
+        channels, and is strong where a source has no augmentation of its own.
+        """
+        # u (B, 8): as for _augment, then brightness, contrast, saturation, row and column of the cut
+        is_bytes = x.dtype == torch.uint8
+        side = min(x.shape[-2:])
+        x = self._augment(x, u, min(self.pad + max(1, side // 16), max(self.pad, side - 1)))
+        x = recolour(x.to(torch.float32, copy=True), u[:, 3:6])
+        if is_bytes:
+            x.clamp_(0.0, 255.0)
+        return cut_out(x, u[:, 6:8], mean)
 
     @cached_property
     def _constants(self) -> tuple[Tensor, Tensor]:
@@ -63,17 +85,24 @@ class ImageTransform:
 
 @dataclass(frozen=True)
 class VectorTransform:
-    """(B, ...) -> float32, (x - mean) / std per feature; without constants x as it is. Vectors are not augmented."""
+    """(B, ...) -> float32, (x - mean) / std per feature; without constants x as it is; strong views get jitter."""
 
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    views_by_jitter: ClassVar[bool] = True  # there is no crop or flip of a vector: several views would be equal
 
-    def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
-        """Apply to raw x (B, D)."""
+    def __call__(self, x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> Tensor:
+        """Apply to raw x (B, ...); strong adds a jitter three times the one that tells two views apart."""
         if self._constants is None:
-            return x.to(torch.float32)
-        mean, scale = self._constants
-        return ((x - mean) * scale).to(torch.float32)
+            x = x.to(torch.float32)
+        else:
+            mean, scale = self._constants
+            x = ((x - mean) * scale).to(torch.float32)
+        if key is None or not strong:
+            return x
+        # A key of its own: the draws must not be those of the ordinary jitter, which comes on top.
+        noise = normals(fold(key, "strong"), ids, math.prod(x.shape[1:]))
+        return x + STRONG_JITTER * noise.view_as(x)
 
     @cached_property
     def _constants(self) -> tuple[Tensor, Tensor] | None:
@@ -120,6 +149,30 @@ def mirror(x: Tensor, rows: Tensor) -> None:
     picked = rows.numpy()
     array = x.numpy()
     array[picked] = torch.from_numpy(array[picked]).flip(-1).numpy()
+
+
+def recolour(x: Tensor, u: Tensor) -> Tensor:
+    """Change brightness, contrast and, of three channels, saturation of each image by its own u (B, 3), in place."""
+    brightness, contrast, saturation = (1.0 + COLOUR * (2.0 * u - 1.0)).view(-1, 3, 1, 1, 1).unbind(1)  # (B, 1, 1, 1)
+    x.mul_(brightness)
+    mean = x.mean(dim=(1, 2, 3), keepdim=True)
+    x.sub_(mean).mul_(contrast).add_(mean)
+    if x.shape[1] == 3:
+        grey = x.mean(dim=1, keepdim=True)
+        x.sub_(grey).mul_(saturation).add_(grey)
+    return x
+
+
+def cut_out(x: Tensor, u: Tensor, fill: Tensor) -> Tensor:
+    """A square of half the side, centred anywhere by u (B, 2), becomes ``fill`` (C, 1, 1): DeVries and Taylor 2017."""
+    inside = []
+    for axis, length in enumerate(x.shape[-2:]):
+        size = max(1, length // 2)
+        first = (u[:, axis] * length).to(torch.int64) - size // 2  # (B,) part of the square may lie beyond the border
+        place = torch.arange(length) - first[:, None]  # (B, length)
+        inside.append((place >= 0) & (place < size))
+    rows, columns = inside
+    return torch.where((rows[:, None, :, None] & columns[:, None, None, :]), fill, x)
 
 
 def measure(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -3,6 +3,7 @@
 True labels do not exist here; the evaluator has them.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -12,7 +13,9 @@ import torch
 from torch import Tensor
 
 from elr.parts.clock import Clock
-from elr.parts.draw import fold, generator
+from elr.parts.draw import fold, generator, normals
+
+JITTER = 0.1  # standard deviations: what tells two views of a vector apart
 
 
 @dataclass(slots=True)
@@ -23,6 +26,7 @@ class Batch:
     x: Tensor  # (B, ...) augmented, normalised input
     y: Tensor  # (B,) noisy label
     views: tuple[Tensor, ...] = ()  # further augmentations of the same rows
+    beside: "Batch | None" = None  # a batch of the stream beside this one; None without one, or if it has no rows
 
 
 class Stream(NamedTuple):
@@ -33,6 +37,8 @@ class Stream(NamedTuple):
     views: int = 1
     augment: bool = True
     shuffle: bool = True
+    strong: bool = False  # the last view is augmented strongly
+    beside: "Stream | None" = None  # drawn in step with this one and started anew when it ends: unlabelled rows, say
 
 
 class Inputs(Protocol):
@@ -53,7 +59,7 @@ class Inputs(Protocol):
 class Transform(Protocol):
     """Raw batch -> network input. With a key it augments, each example by draws of its own; without, it normalises."""
 
-    def __call__(self, x: Tensor, ids: Tensor, key: int | None) -> Tensor:
+    def __call__(self, x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> Tensor:
         """Apply to raw x (B, ...), ids (B,) int64."""
         ...
 
@@ -95,21 +101,42 @@ class TrainData:
     def batches(self, stream: Stream, clock: Clock) -> Iterator[Batch]:
         """The batches of one pass. Depends on seed, stage, epoch, pass: the same call gives the same batches again."""
         where = (clock.stage, clock.epoch, clock.turn)
+        beside = self._endless(stream.beside, clock.seed, where) if stream.beside is not None else None
+        for batch in self._lap(stream, clock.seed, where):
+            batch.beside = next(beside, None) if beside is not None else None
+            yield batch
+
+    def _lap(self, stream: Stream, seed: int, where: tuple[int, ...]) -> Iterator[Batch]:
+        """Once over the rows of a stream."""
         rows = np.arange(len(self)) if stream.indices is None else stream.indices.cpu().numpy()
         if stream.shuffle:
-            rows = generator(fold(clock.seed, "shuffle", *where)).permutation(rows)
+            rows = generator(fold(seed, "shuffle", *where)).permutation(rows)
         order = torch.from_numpy(rows)
         for index in torch.split(order, batch_sizes(len(order), stream.batch_size or self.batch_size)):
             raw = self.inputs.fetch(index)
-            first, *others = (
-                self._view(raw, index, fold(clock.seed, "augment", *where, view) if stream.augment else None)
-                for view in range(stream.views)
-            )
+            first, *others = (self._view(raw, index, stream, view, seed, where) for view in range(stream.views))
             index = index.to(self.device)
             yield Batch(index, first, self.y[index], tuple(others))
 
-    def _view(self, raw: Tensor, index: Tensor, key: int | None) -> Tensor:
-        return place(self.transform(raw, self.ids[index], key), self.device, self.channels_last)
+    def _endless(self, stream: Stream, seed: int, where: tuple[int, ...]) -> Iterator[Batch]:
+        """Lap after lap, each in an order of its own; nothing if the stream has no rows."""
+        lap = 0
+        while self.num_batches(stream):
+            lap += 1  # the lap is a fourth coordinate, so no lap shares a draw with the stream it runs beside
+            yield from self._lap(stream, seed, (*where, lap))
+
+    def _view(self, raw: Tensor, index: Tensor, stream: Stream, view: int, seed: int, where: tuple[int, ...]) -> Tensor:
+        ids = self.ids[index]
+        if not stream.augment:
+            return place(self.transform(raw, ids, None), self.device, self.channels_last)
+        key = fold(seed, "augment", *where, view)
+        if stream.strong and view == stream.views - 1:
+            x = self.transform(raw, ids, key, strong=True)
+        else:
+            x = self.transform(raw, ids, key)
+        if stream.views > 1 and getattr(self.transform, "views_by_jitter", x.dim() == 2):
+            x = x + JITTER * normals(key, ids, math.prod(x.shape[1:])).view_as(x)
+        return place(x, self.device, self.channels_last)
 
 
 def batch_sizes(rows: int, size: int) -> list[int]:

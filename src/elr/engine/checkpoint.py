@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from elr.engine.optim import load_momenta, momenta
+from elr.engine.optim import load_optimizer_state, optimizer_state
 from elr.report.records import replacing
 
 KEEP = 2
@@ -56,7 +56,7 @@ def save(
     """Write the checkpoint of an epoch and keep the last two."""
     folder.mkdir(exist_ok=True)
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
-    tensors |= {f"momentum.{name}": value for name, value in momenta(optimizer).items()}
+    tensors |= optimizer_state(optimizer)
     write_tensors(folder / f"epoch-{epoch:06d}.safetensors", tensors, {**metadata, "epoch": epoch})
     for old in checkpoints(folder)[:-KEEP]:
         old.unlink()
@@ -76,7 +76,7 @@ def restore(folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, m
             raise ValueError(f"{path} belongs to another run: its {key} is {saved.get(key)}, this one's is {value}")
     state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
     method.load_state_dict(state)
-    load_momenta(optimizer, {n.removeprefix("momentum."): t for n, t in tensors.items() if n.startswith("momentum.")})
+    load_optimizer_state(optimizer, {name: t for name, t in tensors.items() if not name.startswith("method.")})
     return int(saved["epoch"])
 
 

@@ -1,37 +1,48 @@
-"""One SGD for all networks of a method: an idle network has no gradient and is skipped, momentum included."""
+"""One optimizer for all networks of a method: an idle network has no gradient and is skipped, its state included."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+
+Name = Literal["sgd", "adam"]
+# What optimizers remember of a parameter, by the name it has in a checkpoint: torch's own name.
+STATE = {"momentum": "momentum_buffer", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq", "step": "step"}
 
 
 @dataclass(frozen=True)
 class OptimConfig:
     """How weights are updated."""
 
-    name: Literal["sgd"] = field(default="sgd", metadata={"help": "optimizer"})
+    name: Name = field(default="sgd", metadata={"help": "optimizer: sgd or adam"})
     lr: float = field(default=0.02, metadata={"help": "learning rate at its peak"})
-    momentum: float = field(default=0.9, metadata={"help": "momentum, in [0, 1)"})
-    nesterov: bool = field(default=False, metadata={"help": "Nesterov momentum"})
-    weight_decay: float = field(default=1e-3, metadata={"help": "L2 coefficient"})
+    momentum: float = field(default=0.9, metadata={"help": "momentum of sgd, in [0, 1)"})
+    nesterov: bool = field(default=False, metadata={"help": "Nesterov momentum, for sgd"})
+    beta1: float = field(default=0.9, metadata={"help": "memory of adam's mean of gradients, in [0, 1)"})
+    beta2: float = field(default=0.999, metadata={"help": "memory of adam's mean of squared gradients, in [0, 1)"})
+    weight_decay: float = field(default=1e-3, metadata={"help": "L2 coefficient, added to the gradient"})
     batch_size: int = field(default=128, metadata={"help": "examples in a batch"})
 
     def __post_init__(self) -> None:
-        if self.name != "sgd":
-            raise ValueError(f"optim.name must be sgd, got {self.name!r}")
+        if self.name not in get_args(Name):
+            raise ValueError(f"optim.name must be one of {', '.join(get_args(Name))}, got {self.name!r}")
         if not 0.0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr must be positive, got {self.lr!r}")
-        if not 0.0 <= self.momentum < 1.0:
-            raise ValueError(f"optim.momentum must lie in [0, 1), got {self.momentum!r}")
+        for memory in ("momentum", "beta1", "beta2"):
+            if not 0.0 <= getattr(self, memory) < 1.0:
+                raise ValueError(f"optim.{memory} must lie in [0, 1), got {getattr(self, memory)!r}")
         if not 0.0 <= self.weight_decay < float("inf"):
             raise ValueError(f"optim.weight_decay must be at least 0, got {self.weight_decay!r}")
         if self.batch_size < 1:
             raise ValueError(f"optim.batch_size must be at least 1, got {self.batch_size!r}")
+        if self.nesterov and self.name != "sgd":
+            raise ValueError(f"optim.nesterov is for sgd, not for {self.name}")
         if self.nesterov and self.momentum == 0.0:
             raise ValueError("optim.nesterov needs optim.momentum above 0")
+        if self.name != "adam" and (self.beta1, self.beta2) != (OptimConfig.beta1, OptimConfig.beta2):
+            raise ValueError(f"optim.beta1 and optim.beta2 are for adam, not for {self.name}")
 
 
 def scales(method: nn.Module) -> dict[Tensor, tuple[float, float]]:
@@ -45,21 +56,32 @@ def scales(method: nn.Module) -> dict[Tensor, tuple[float, float]]:
     return found
 
 
-def build_optimizer(method: nn.Module, config: OptimConfig) -> torch.optim.SGD:
-    """SGD with one group for each pair of multipliers."""
-    groups: dict[tuple[float, float], list[Tensor]] = {}
+def build_optimizer(method: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+    """SGD or Adam with one group for each pair of multipliers."""
+    by_scale: dict[tuple[float, float], list[Tensor]] = {}
     for parameter, scale in scales(method).items():
-        groups.setdefault(scale, []).append(parameter)
-    return torch.optim.SGD(
-        [
-            {"params": params, "lr_scale": lr, "weight_decay": config.weight_decay * decay}
-            for (lr, decay), params in groups.items()
-        ],
-        lr=config.lr,
-        momentum=config.momentum,
-        nesterov=config.nesterov,
-        fused=all(p.device.type in ("cpu", "cuda") for p in method.parameters()),
-    )
+        by_scale.setdefault(scale, []).append(parameter)
+    groups = [
+        {"params": params, "lr_scale": lr, "weight_decay": config.weight_decay * decay}
+        for (lr, decay), params in by_scale.items()
+    ]
+    fused = all(p.device.type in ("cpu", "cuda") for p in method.parameters())
+    if config.name == "adam":
+        return torch.optim.Adam(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=fused)
+    sgd = torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+    forget(sgd)
+    return sgd
+
+
+def forget(optimizer: torch.optim.Optimizer) -> None:
+    """Start anew: no momentum. Written out as zeros, the same arithmetic as none.
+
+    Fused SGD fails on a group of which some parameters have momentum and others get their first gradient.
+    """
+    optimizer.state.clear()
+    if isinstance(optimizer, torch.optim.SGD) and optimizer.defaults["momentum"] > 0:
+        for parameter in _parameters(optimizer):
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
@@ -68,20 +90,30 @@ def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr * group["lr_scale"]
 
 
-def momenta(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Momentum buffers by position of their parameter, for a checkpoint."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    state = optimizer.state
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What the optimizer remembers, as ``name.position of the parameter``, for a checkpoint."""
     return {
-        str(k): state[p]["momentum_buffer"]
-        for k, p in enumerate(parameters)
-        if state.get(p, {}).get("momentum_buffer") is not None
+        f"{name}.{k}": optimizer.state[p][key]
+        for name, key in STATE.items()
+        for k, p in enumerate(_parameters(optimizer))
+        if optimizer.state.get(p, {}).get(key) is not None
     }
 
 
-def load_momenta(optimizer: torch.optim.Optimizer, saved: Mapping[str, Tensor]) -> None:
-    """Take momentum buffers from a checkpoint."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    optimizer.state.clear()
-    for k, buffer in saved.items():
-        optimizer.state[parameters[int(k)]]["momentum_buffer"] = buffer.to(parameters[int(k)].device).clone()
+def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, Tensor]) -> None:
+    """Take what the optimizer remembers from a checkpoint; names of other things are passed over."""
+    parameters = _parameters(optimizer)
+    forget(optimizer)
+    for name, tensor in saved.items():
+        kind, _, position = name.partition(".")
+        if kind not in STATE:
+            continue
+        parameter = parameters[int(position)]
+        # Laid out as the parameter is: fused kernels walk through both memories side by side.
+        like = parameter if tensor.shape == parameter.shape else tensor
+        own = torch.empty_like(like, dtype=tensor.dtype, device=parameter.device)
+        optimizer.state[parameter][STATE[kind]] = own.copy_(tensor)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]

@@ -79,9 +79,37 @@ class OneCycle:
         return lr * (1.0 + (self.end - 1.0) * (done - self.warmup) / (1.0 - self.warmup))
 
 
+@dataclass(frozen=True)
+class Linear:
+    """The same rate until a milestone, then down in a straight line, one step an epoch as in Co-teaching's code."""
+
+    milestone: float = field(
+        default=0.4, metadata={"help": "epochs until the rate begins to fall; a fraction of training if at most 1"}
+    )
+    end: float = field(default=0.0, metadata={"help": "rate when training is over, as a fraction of the peak"})
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.milestone < math.inf:
+            raise ValueError(f"schedule.milestone must be at least 0, got {self.milestone}")
+        _check_fraction("end", self.end)
+
+    def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        milestone = self.milestone * clock.epochs if self.milestone <= 1 else self.milestone
+        if clock.epoch <= milestone:
+            return lr
+        return lr * (1.0 + (self.end - 1.0) * (clock.epoch - milestone) / (clock.epochs - milestone))
+
+
 def _check_fraction(name: str, value: float) -> None:
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"schedule.{name} must lie in [0, 1], got {value}")
 
 
-SCHEDULES: dict[str, type] = {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle}
+SCHEDULES: dict[str, type] = {
+    "constant": Constant,
+    "multistep": MultiStep,
+    "cosine": Cosine,
+    "onecycle": OneCycle,
+    "linear": Linear,
+}

@@ -18,7 +18,7 @@ from elr.engine import checkpoint
 from elr.engine.device import RuntimeConfig, private_randomness, seed_torch, thread_count
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.memory import keep_freed_blocks
-from elr.engine.optim import OptimConfig, build_optimizer, set_lr
+from elr.engine.optim import OptimConfig, build_optimizer, forget, set_lr
 from elr.engine.schedule import Schedule
 from elr.methods.base import MakeNet, Method, Stage, Step
 from elr.parts.clock import Clock
@@ -118,12 +118,12 @@ class _Training:
                 if number <= done:
                     continue
                 started = time.perf_counter()
-                if e == 0 and stage.fresh:
-                    self._refresh(s)
+                if e == 0:
+                    self.batches = 0  # another stage may have other passes
+                    if stage.fresh:
+                        self._refresh(s)
                 record = {"epoch": number, "stage": s, **self._epoch(s, stage, e, number)}
-                if e == stage.epochs - 1:
-                    self.method.finish(s, self.data)
-                self._close(record, time.perf_counter() - started)
+                self._close(record, time.perf_counter() - started, ends=e == stage.epochs - 1)
         return self.outcome
 
     def _epoch(self, s: int, stage: Stage, e: int, number: int) -> Record:
@@ -154,7 +154,7 @@ class _Training:
         self.batches = done
         return {"lr": lr, **means.values(number)}
 
-    def _close(self, record: Record, seconds: float) -> None:
+    def _close(self, record: Record, seconds: float, *, ends: bool) -> None:
         """Evaluate, select, record, save: in the order that makes a crash at any point harmless."""
         started = time.perf_counter()
         number = record["epoch"]
@@ -162,11 +162,15 @@ class _Training:
         outcome = self.outcome
         outcome.records.append(record)
         if "val_accuracy" in record:
-            curve = smoothed([r["val_accuracy"] for r in outcome.records])
+            curve = smoothed([r["val_accuracy"] for r in self._since_fresh(record["stage"])])
             record["val_smoothed"] = curve[-1]
             if len(curve) == 1 or curve[-1] > max(curve[:-1]):
                 outcome.selected_epoch = number
                 self._keep_selected()
+        if ends:
+            if self.stages[record["stage"]].keep == "selected" and outcome.selected_epoch not in (None, number):
+                self._go_back()
+            self.method.finish(record["stage"], self.data)
         timing = {"epoch": number, "train_seconds": seconds, "evaluate_seconds": time.perf_counter() - started}
         outcome.timing.append(timing)
         if self.job.out is not None:
@@ -174,6 +178,21 @@ class _Training:
             append_line(self.job.out / "timing.jsonl", timing)
             checkpoint.save(self.job.out / "checkpoint", number, self.method, self.optimizer, self.job.identity)
         self.job.progress.epoch(record, seconds)
+
+    def _since_fresh(self, stage: int) -> list[Record]:
+        """Records of the networks as they are now: those before a fresh start belong to others."""
+        start = max((s for s in range(stage + 1) if self.stages[s].fresh), default=0)
+        return [record for record in self.outcome.records if record["stage"] >= start]
+
+    def _go_back(self) -> None:
+        """Networks of the selected epoch; tables and averages stay, since the method knows what they mean."""
+        if self.job.out is None:
+            state = self.outcome.selected_state or {}
+        else:
+            state = checkpoint.read_tensors(self.job.out / "selected.safetensors")[0]
+        nets = {name.removeprefix("nets."): value for name, value in state.items() if name.startswith("nets.")}
+        self.method.nets.load_state_dict(nets)
+        forget(self.optimizer)  # momentum of other weights
 
     def _keep_selected(self) -> None:
         state = self.method.state_dict()
@@ -194,9 +213,10 @@ class _Training:
             if path.exists():
                 keep_lines(path, kept)
             setattr(self.outcome, name, kept)
-        values = [r["val_accuracy"] for r in self.outcome.records if "val_accuracy" in r]
-        if values:
-            self.outcome.selected_epoch = selected(values) + 1
+        if self.outcome.records:
+            recent = self._since_fresh(self.outcome.records[-1]["stage"])
+            if values := [r["val_accuracy"] for r in recent if "val_accuracy" in r]:
+                self.outcome.selected_epoch = recent[0]["epoch"] + selected(values)
         return done
 
     def _make_net(self, stage: int) -> MakeNet:
@@ -220,7 +240,7 @@ class _Training:
         make_net = self._make_net(stage)
         for k, net in enumerate(self.method.nets):
             net.load_state_dict(make_net(k).state_dict())
-        self.optimizer.state.clear()
+        forget(self.optimizer)
 
 
 class _Means:

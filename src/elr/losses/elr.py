@@ -75,43 +75,48 @@ def minus_one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 class _Loss(torch.autograd.Function):
-    """Loss of each example from one softmax; the forward pass writes its gradient, the backward pass scales it.
+    """Loss from one softmax; the forward pass writes its gradient, the backward pass scales it.
 
     Autograd through the textbook expression runs about twice as many kernels, and at C = 10 they are the whole cost.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, log_p: Tensor, p: Tensor, labels: Tensor, targets: Tensor, lam: float
+        ctx: Any, logits: Tensor, log_p: Tensor, p: Tensor, labels: Tensor, targets: Tensor, lam: float, mean: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
         # 1 - <p, t> = sum p (1 - t): a sum of non-negative terms, so nothing cancels; it underflows only if t = 1.
         weighted = torch.rsub(targets, 1.0).mul_(p)  # (B, C)
         rest = weighted.sum(dim=1, keepdim=True).clamp_min_(torch.finfo(p.dtype).tiny)  # (B, 1)
         penalty = rest.log().squeeze(1)
-        gradient = weighted.mul_(lam / rest)  # PAPER Lemma 2, in the form of elr_gradient
+        # PAPER Lemma 2, in the form of elr_gradient
         if labels.dim() == 1:
-            ce = nn.functional.nll_loss(log_p, labels, reduction="none")
-            column = labels.unsqueeze(1)
-            gradient.add_(p, alpha=1.0 - lam).scatter_add_(1, column, minus_one(p.dtype, p.device).expand_as(column))
+            column = labels.unsqueeze(1)  # (B, 1)
+            ce = log_p.gather(1, column).squeeze(1).neg_()
+            gradient = (p * (1.0 - lam)).addcdiv_(weighted, rest, value=lam)
+            gradient.scatter_add_(1, column, minus_one(p.dtype, p.device).expand_as(column))
         else:
             ce = (labels * log_p).sum(dim=1).neg_()
-            gradient.addcmul_(p, labels.sum(dim=1, keepdim=True) - lam).sub_(labels)
+            gradient = (p * (labels.sum(dim=1, keepdim=True) - lam)).addcdiv_(weighted, rest, value=lam).sub_(labels)
+        loss = torch.add(ce, penalty, alpha=lam)
+        if mean:  # here rather than by autograd, whose node for it costs more than all kernels of the backward pass
+            loss, gradient = loss.mean(), gradient.div_(p.shape[0])
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(ce, penalty)
-        return torch.add(ce, penalty, alpha=lam), ce, penalty
+        return loss, ce, penalty
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph=True: the saved gradient has no graph, and would count as constant
             raise RuntimeError("elr_loss has no second derivative: use cross_entropy(...) + lam * elr_penalty(...)")
         (gradient,) = ctx.saved_tensors
-        return gradient * grads[0].unsqueeze(1), None, None, None, None, None
+        above = grads[0]
+        return gradient * (above.unsqueeze(1) if above.dim() else above), None, None, None, None, None, None
 
 
 class Parts(NamedTuple):
     """A loss and what it is made of, one value per example."""
 
-    loss: Tensor  # (B,) ce + lam * penalty
+    loss: Tensor  # (B,) ce + lam * penalty, or () their mean
     ce: Tensor  # (B,) detached
     penalty: Tensor  # (B,) detached
 
@@ -124,6 +129,7 @@ def elr_loss(
     *,
     softmax: tuple[Tensor, Tensor] | None = None,
     clamp: float = 0.0,
+    mean: bool = False,
 ) -> Parts:
     """Cross entropy + lam * penalty of each example, against given targets.
 
@@ -136,13 +142,15 @@ def elr_loss(
         lam: lambda.
         softmax: (log p, p) without a graph, if the caller has them already.
         clamp: see ``elr_penalty``.
+        mean: give the mean of the loss rather than one value per example.
     """
     z = logits.float() if logits.dtype in _HALF else logits
     if clamp > 0.0 or lam == 0.0:  # with lam = 0 the very kernels of cross entropy: ELR is then CE bit for bit
         ce, penalty = cross_entropy(z, labels), elr_penalty(z, targets, clamp=clamp)
-        return Parts(ce + lam * penalty, ce.detach(), penalty.detach())
+        loss = ce + lam * penalty
+        return Parts(loss.mean() if mean else loss, ce.detach(), penalty.detach())
     log_p, p = softmax or log_and_p(z)
-    return Parts(*_Loss.apply(z, log_p, p, labels, targets, lam))
+    return Parts(*_Loss.apply(z, log_p, p, labels, targets, lam, mean))
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -248,15 +256,14 @@ class ELRLoss(nn.Module):
             t = self.targets.rows(index)
         given = labels if ignored is None else labels.masked_fill(ignored, 0)
         clamp = self.floor if self.clamp_penalty else 0.0
-        loss, ce, penalty = elr_loss(z, given, t.to(z.dtype), self.lam, softmax=softmax, clamp=clamp)
+        mean = self.reduction == "mean" and ignored is None
+        loss, ce, penalty = elr_loss(z, given, t.to(z.dtype), self.lam, softmax=softmax, clamp=clamp, mean=mean)
         self._last = ce, penalty, ignored
         if ignored is not None:
             loss = loss.masked_fill(ignored, 0.0)
-        if self.reduction == "none":
+        if mean or self.reduction == "none":
             return loss
-        if self.reduction == "sum":
-            return loss.sum()
-        return loss.mean() if ignored is None else loss.sum() / (~ignored).sum()
+        return loss.sum() if ignored is None or self.reduction == "sum" else loss.sum() / (~ignored).sum()
 
     @property
     def last(self) -> Terms:
@@ -266,10 +273,9 @@ class ELRLoss(nn.Module):
         ce, penalty, ignored = self._last
         return mean_terms(ce, penalty) if ignored is None else mean_terms(ce[~ignored], penalty[~ignored])
 
-    @torch.no_grad()
     def observe(self, index: Tensor, p: Tensor, ignored: Tensor | None = None) -> Tensor:
         """Average predictions p (B, C) into the targets of these rows and return the new targets."""
-        p = floored(p.float(), self.floor)
+        p = floored(p.detach().float(), self.floor)
         if ignored is not None:
             p = p.masked_fill(ignored.unsqueeze(1), math.nan)  # a NaN row leaves its target alone
         return self.targets.average_in(index, p, self.beta)  # PAPER Eq. 9
@@ -286,7 +292,7 @@ class ELRLoss(nn.Module):
         if (labels.dim() != 1 or labels.is_floating_point()) and labels.shape[1:] != logits.shape[1:]:
             kind = f"{labels.dtype} {tuple(labels.shape)}"
             raise ValueError(f"labels must be (B,) class ids or (B, {self.num_classes}) probabilities, got {kind}")
-        if len(labels) != len(logits) or len(index) != len(logits):
+        if not labels.shape[0] == index.shape[0] == logits.shape[0]:
             raise ValueError(f"lengths differ: {len(logits)} logits, {len(labels)} labels, {len(index)} indices")
 
 

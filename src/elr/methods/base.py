@@ -6,13 +6,15 @@ the method says what the loss of a batch is. See docs/decisions/001-step-stage-c
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from elr.data.stream import Batch, Stream, TrainData
 from elr.parts.clock import Clock
+
+SWEEP_BATCH = 512
 
 
 @dataclass(slots=True)
@@ -39,7 +41,8 @@ class Stage(NamedTuple):
     epochs: int
     lr_scale: float = 1.0
     schedule: Callable[[Clock, float], float] | None = None  # None: the run's schedule
-    fresh: bool = False  # start with newly initialised networks
+    fresh: bool = False  # start with newly initialised networks; the choice of the best epoch starts anew too
+    keep: Literal["last", "selected"] = "last"  # networks that the stage ends with; selected on noisy validation
 
 
 class MakeNet(Protocol):
@@ -55,8 +58,13 @@ class Method(nn.Module):
 
     # What the registry tells users; a subclass overrides what differs.
     reference: ClassVar[str] = ""
+    equation: ClassVar[str] = ""  # one line, the paper's letters
+    passes: ClassVar[str] = "1 forward and backward"  # of each example in an epoch
+    published: ClassVar[str] = "not in the paper's tables"  # what the paper prints for it
+    authors: ClassVar[Mapping[str, Any]] = {}  # the authors' CIFAR-10 schedule, as dotted settings
     per_example: ClassVar[str] = "nothing"  # state kept for each example
     batch_coupled: ClassVar[bool] = False  # the loss of one example depends on the others of its batch
+    views: ClassVar[int] = 1  # augmentations of an example that a step may ask for; of vectors they are made by jitter
     backing: ClassVar[str] = "oracle only"  # or "paper number reproduced"
     keeps: ClassVar[str] = "last"  # which weights are the result: "last", or "selected" on noisy validation
 
@@ -65,6 +73,11 @@ class Method(nn.Module):
     @property
     def cost(self) -> float:
         """Forward/backward arithmetic of an epoch relative to cross entropy (a backward counts as two forwards)."""
+        return 1.0
+
+    @property
+    def backwards(self) -> float:
+        """Gradient evaluations of an example in an epoch, mean over the run: 2 if each of two networks sees it."""
         return 1.0
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
@@ -84,11 +97,44 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def finish(self, stage: int, data: TrainData) -> None:
-        """Called after the last epoch of a stage. Default: nothing."""
+        """Called after the last epoch of a stage and its evaluation. Default: nothing."""
 
     def predict(self, x: Tensor) -> Tensor:
         """Class probabilities, (B, C). Default: mean over networks."""
         return torch.stack([net(x).float().softmax(dim=1) for net in self.nets]).mean(dim=0)
+
+
+@torch.no_grad()
+def sweep(predict: Callable[[Tensor], Tensor], data: TrainData) -> Tensor:
+    """What a network in evaluation mode gives for every training row, in order, without augmentation: (n, C).
+
+    Pass a method's ``predict`` or one of its networks; the mode of a network is put back.
+    """
+    net = predict if isinstance(predict, nn.Module) else getattr(predict, "__self__", None)
+    was_training = isinstance(net, nn.Module) and net.training
+    if isinstance(net, nn.Module):
+        net.eval()
+    stream = Stream(batch_size=SWEEP_BATCH, augment=False, shuffle=False)
+    rows = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
+    if isinstance(net, nn.Module):
+        net.train(was_training)
+    return rows
+
+
+def shares(epochs: int, *weights: float) -> list[int]:
+    """Split epochs among stages by weight, each at least one: a run shorter than its stages is lengthened."""
+    left, rest, parts = max(epochs, len(weights)), sum(weights), []
+    for k, weight in enumerate(weights):
+        later = len(weights) - k - 1
+        part = min(max(1, round(left * weight / rest)) if later else left, left - later)
+        parts.append(part)
+        left, rest = left - part, rest - weight
+    return parts
+
+
+def epochs_of(length: float, total: int) -> float:
+    """A length in epochs: a fraction of ``total`` if at most 1, else epochs as they are."""
+    return length * total if length <= 1 else length
 
 
 def check_range(name: str, value: Any, low: float, high: float, *, open_high: bool = False) -> None:

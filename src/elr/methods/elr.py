@@ -4,6 +4,7 @@ from elr.data.stream import Batch
 from elr.losses import ELRLoss
 from elr.losses.elr import check_elr
 from elr.methods.base import MakeNet, Method, Step
+from elr.methods.ce import CE
 from elr.parts.clock import Clock
 
 
@@ -18,6 +19,12 @@ class ELR(Method):
     """
 
     reference = "Liu et al., NeurIPS 2020, Algorithm 1, Eq. (6) and (9)"
+    equation = "L = L_CE + (lam/n) sum_i log(1 - <p_i, t_i>),  t_i <- beta t_i + (1 - beta) p_i"
+    published = (
+        "Table 1, CIFAR-10, ResNet-34: 91.16, 89.15, 86.12, 73.86 at 20, 40, 60, 80 % symmetric, 90.12 at 40 % asym.; "
+        "with cosine annealing 92.12, 91.43, 88.87, 80.69 and 90.35"
+    )
+    authors = CE.authors  # PAPER Section G.3: one schedule for every row of Table 1
     per_example = "C floats (the target)"
 
     def __init__(

@@ -17,7 +17,7 @@ class FastNet(nn.Module):
     """Whitening stem, three conv-pool-norm groups, global max pool, scaled linear head.
 
     Args:
-        widths: output channels of the three groups; multiples of 16 are fastest.
+        widths: output channels of the three groups; the stem has 24 channels for colour images.
         activation: gelu, relu or silu.
         head_scale: factor on the logits; small logits keep early gradients useful.
         bias_scale: learning-rate multiplier of the batch-norm biases, whose weight decay is divided by it.
@@ -31,7 +31,7 @@ class FastNet(nn.Module):
         input_shape: tuple[int, ...],
         num_classes: int,
         *,
-        widths: tuple[int, int, int] = (32, 128, 128),
+        widths: tuple[int, int, int] = (24, 112, 128),
         activation: str = "gelu",
         head_scale: float = 1 / 9,
         bias_scale: float = 64.0,

@@ -75,3 +75,8 @@ def still_statistics(net: nn.Module) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.track_running_stats = True
+
+
+def warm_memory(step: int, gamma: float) -> float:
+    """min(1 - 1/(i+1), gamma) for update i = step + 1: a plain mean until gamma remembers less than that."""
+    return min(1.0 - 1.0 / (step + 2), gamma)

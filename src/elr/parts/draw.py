@@ -5,6 +5,7 @@ example ids into numbers that depend on nothing else: not on the batch, the numb
 See docs/decisions/002-randomness.md.
 """
 
+import math
 import zlib
 
 import numpy as np
@@ -50,6 +51,12 @@ def uniforms(key: int, ids: Tensor, count: int) -> Tensor:
     steps = torch.arange(1, count + 1, device=ids.device) * _signed(_GOLDEN)  # (count,)
     bits = _mix(rows[:, None] + steps)
     return ((bits >> 40) & ((1 << 24) - 1)).to(torch.float32) * 2.0**-24
+
+
+def normals(key: int, ids: Tensor, count: int) -> Tensor:
+    """``count`` standard normal numbers for each id: (B, count) float32, by Box and Muller's transform."""
+    u = uniforms(key, ids, 2 * count)  # (B, 2 count)
+    return torch.sqrt(-2.0 * torch.log1p(-u[:, :count])) * torch.cos(2.0 * math.pi * u[:, count:])
 
 
 def generator(key: int) -> np.random.Generator:

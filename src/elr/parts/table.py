@@ -8,15 +8,15 @@ from torch import Tensor, nn
 
 
 class ExampleTable(nn.Module):
-    """An (n, C) float32 table addressed by the row of the training set.
+    """An (n, width) table addressed by the row of the training set, float32 unless told otherwise.
 
     Not a registered buffer: DistributedDataParallel overwrites buffers with rank 0's copy at every forward.
     It moves with the module and travels in ``state_dict`` as extra state, a plain tensor.
     """
 
-    def __init__(self, num_examples: int, num_classes: int) -> None:
+    def __init__(self, num_examples: int, width: int, *, fill: float = 0.0, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.values = torch.zeros(num_examples, num_classes)
+        self.values = torch.full((num_examples, width), fill, dtype=dtype)
         self._slots = torch.zeros(num_examples, dtype=torch.int64)  # scratch
         self._order = torch.arange(128)  # scratch
 
@@ -28,12 +28,17 @@ class ExampleTable(nn.Module):
             raise self._explain(index) from error
 
     @torch.no_grad()
+    def write(self, index: Tensor, rows: Tensor) -> None:
+        """Put rows (B, width) in the place of these examples, all of them different."""
+        self.values[index] = rows.to(self.values.dtype)
+
     def average_in(self, index: Tensor, p: Tensor, beta: float) -> Tensor:
         """t <- beta t + (1 - beta) p for these examples; returns the new rows.
 
         An example that stands twice in the batch is updated once, with the mean of its predictions, in whatever order
         they come. A row of p with a NaN leaves its target alone. Neither costs a host synchronisation.
         """
+        p = p.detach()  # nothing here has a graph, and no_grad costs more than these kernels
         old = self.rows(index)  # (B, C)
         if self._simple(index, p):
             new = torch.lerp(p, old, beta)
@@ -52,9 +57,10 @@ class ExampleTable(nn.Module):
         """Whether all rows are distinct and finite. Looked at on the CPU only, where there is nothing to wait for."""
         if index.device.type != "cpu":
             return False
-        order = self._order[: len(index)]
-        if len(order) < len(index):
-            order = self._order = torch.arange(len(index))
+        size = index.shape[0]
+        order = self._order[:size]
+        if order.shape[0] < size:
+            order = self._order = torch.arange(size)
         self._slots.scatter_(0, index, order)  # of two equal indices only one finds its own number again
         return torch.equal(self._slots.gather(0, index), order) and math.isfinite(p.sum().item())
 

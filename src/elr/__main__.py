@@ -1,0 +1,7 @@
+"""``python -m elr`` is the command ``elr``."""
+
+import sys
+
+from elr.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""``elr bench``: methods side by side on the same data, noise and networks, under a budget that the table names."""

@@ -1,0 +1,203 @@
+"""What a comparison consists of: noise settings x methods x seeds, each cell an ordinary run with its own folder."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from elr.config import Config, nearest, options, resolve
+from elr.convert import convert
+from elr.fit import claim
+from elr.methods import METHODS
+from elr.report.records import read_json
+
+Budget = Literal["equal", "authors"]
+BUDGETS: tuple[Budget, ...] = get_args(Budget)
+RATELESS = ("none", "file", "matrix")  # kinds of noise that have no rate
+BASELINE = "ce"
+
+
+class Cell(NamedTuple):
+    """One run of the comparison."""
+
+    noise: str
+    rate: float
+    method: str
+    seed: int
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """Its folder below ``DIR/runs``."""
+        return f"{setting_name(self.noise, self.rate)}/{self.method}/seed{self.seed}"
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that will be recorded; a run shorter than the stages of its method is lengthened."""
+        return sum(stage.epochs for stage in self.config.make_method().plan(self.config.epochs))
+
+    @property
+    def work(self) -> float:
+        """Epochs of cross entropy that cost as much, by arithmetic."""
+        return self.epochs * self.config.make_method().cost
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A whole comparison."""
+
+    settings: Mapping[str, Any]  # dotted, as given: what all cells share
+    noises: tuple[tuple[str, float], ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    budget: Budget
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """All of the first seed before the second: a comparison that is cut short still compares like with like."""
+        return tuple(
+            Cell(kind, rate, method, seed, self.config(method, kind, rate, seed))
+            for seed in self.seeds
+            for kind, rate in self.noises
+            for method in self.methods
+        )
+
+    def config(self, method: str, kind: str, rate: float, seed: int) -> Config:
+        """Configuration of one cell under the budget."""
+        place = {"method.name": method, "noise.kind": kind, "noise.rate": rate, "seed": seed}
+        shared = {"runtime.threads": 1, **self.settings, **place}
+        known = options({"method": method})
+        shared = {key: value for key, value in shared.items() if not key.startswith("method.") or key in known}
+        return _equal(shared) if self.budget == "equal" else _authors(shared, METHODS[method].authors)
+
+    def baseline(self) -> Config:
+        """Cross entropy in the first place of the grid: what costs are relative to."""
+        return self.config(BASELINE, *self.noises[0], self.seeds[0])
+
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for results to stand in one table, as plain as JSON gives it back."""
+        config = self.config(BASELINE, *self.noises[0], self.seeds[0])
+        own = ("method.", "noise.kind", "noise.rate", "seed")
+        settings = {key: value for key, value in config.identity().items() if not key.startswith(own)}
+        settings |= {key: str(value) for key, value in self.settings.items() if key.startswith("method.")}
+        whole = {"budget": self.budget, "settings": settings, "cells": sorted(cell.name for cell in self.cells)}
+        return dict(json.loads(json.dumps(whole)))
+
+
+def make_grid(
+    settings: Mapping[str, Any], kinds: Sequence[str], rates: Sequence[float], methods: str, seeds: int, budget: str
+) -> Grid:
+    """A grid from what a user gives; every mistake that can be seen without data is one clear line."""
+    if budget not in BUDGETS:
+        raise ValueError(f"--budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
+    if seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
+    names = method_names(methods)
+    for key in settings:
+        if key.startswith("method.") and not any(key in options({"method": name}) for name in names):
+            raise ValueError(f"none of the methods compared has {key!r}")
+    first = convert(settings.get("seed", 0), int, "seed")
+    settings = {key: value for key, value in settings.items() if key != "seed"}
+    grid = Grid(settings, noise_settings(kinds, rates), names, tuple(range(first, first + seeds)), budget)
+    _ = grid.cells  # resolves every configuration
+    return grid
+
+
+def method_names(words: str) -> tuple[str, ...]:
+    """``all``, or names separated by commas."""
+    names = [word.strip().replace("-", "_") for word in words.split(",") if word.strip()]
+    if not names:
+        raise ValueError("--methods is empty; give all, or names separated by commas")
+    for name in names:
+        if name not in METHODS and name != "all":
+            raise ValueError(f"unknown method {name!r}; {nearest(name, METHODS)}")
+    return tuple(METHODS) if "all" in names else tuple(dict.fromkeys(names))
+
+
+def noise_settings(kinds: Sequence[str], rates: Sequence[float]) -> tuple[tuple[str, float], ...]:
+    """Every kind of noise at every rate; a kind without a rate once."""
+    kinds = [kind.strip().replace("-", "_") for kind in kinds if kind.strip()] or ["none"]
+    if rates and all(kind in RATELESS for kind in kinds):
+        raise ValueError(f"--noise.rate has no meaning for noise {kinds[0]!r}; give --noise symmetric, say")
+    if not rates and (needy := [kind for kind in kinds if kind not in RATELESS]):
+        raise ValueError(f"noise {needy[0]!r} needs --noise.rate: 0.2,0.4, say")
+    return tuple(
+        dict.fromkeys((kind, rate) for kind in kinds for rate in ((0.0,) if kind in RATELESS else rates))
+    )  # in the order given, none twice
+
+
+def setting_name(kind: str, rate: float) -> str:
+    """``symmetric-0.4``."""
+    return kind if kind in RATELESS else f"{kind}-{rate:g}"
+
+
+def _equal(settings: Mapping[str, Any]) -> Config:
+    """As many gradient evaluations of an example as cross entropy has epochs, along the same learning-rate curve."""
+    config = resolve(settings)
+    method = config.make_method()
+    epochs = max(1, round(config.epochs / method.backwards))
+    if epochs == config.epochs:
+        return config
+    curve = _squeezed(config.schedule.arguments, epochs / config.epochs, config.epochs)
+    return resolve({**settings, "epochs": epochs, **{f"schedule.{key}": value for key, value in curve.items()}})
+
+
+def _squeezed(arguments: Mapping[str, Any], factor: float, epochs: int) -> dict[str, Any]:
+    """Lengths of a schedule that are given in epochs, for a run of another length; the rest is in fractions anyway."""
+    curve: dict[str, Any] = {}
+    if arguments.get("milestones"):
+        curve["milestones"] = tuple(sorted({max(1, round(factor * m)) for m in arguments["milestones"]}))
+    if "period" in arguments:
+        curve["period"] = max(1, round(factor * arguments["period"]))
+    if arguments.get("milestone", 0.0) > 1.0:
+        curve["milestone"] = min(1.0, arguments["milestone"] / epochs)
+    return curve
+
+
+def _authors(settings: Mapping[str, Any], authors: Mapping[str, Any]) -> Config:
+    """Epochs, optimizer and schedule of the authors; data, noise and network as given."""
+    if authors:
+        settings = {key: value for key, value in settings.items() if not is_schedule(key)}
+    return resolve({**settings, **authors})
+
+
+def is_schedule(key: str) -> bool:
+    """Whether ``--budget authors`` decides this option."""
+    return key == "epochs" or key.startswith(("optim.", "schedule."))
+
+
+def claim_grid(out: Path, grid: Grid) -> None:
+    """Make sure that ``out`` is new, empty, or holds this comparison or a part of it. Changes nothing."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file, not a folder; choose another --out")
+    if out.is_dir() and any(not path.name.startswith(".") for path in out.iterdir()):
+        if not (out / "bench.json").is_file():
+            raise ValueError(f"{out} is not empty and holds no comparison; choose another --out")
+        _compare(out, dict(read_json(out / "bench.json")).get("grid", {}), grid.identity())
+    for cell in grid.cells:
+        claim(folder(out, cell), cell.config, resume=True)
+
+
+def _compare(out: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
+    if theirs.get("budget") != ours["budget"]:
+        raise ValueError(
+            f"{out} holds another comparison: its budget is {theirs.get('budget')!r}, here it is {ours['budget']!r}"
+        )
+    a, b = theirs.get("settings", {}), ours["settings"]
+    for key in {**b, **a}:
+        if a.get(key) != b.get(key):
+            raise ValueError(f"{out} holds another comparison: its {key} is {a.get(key)!r}, here it is {b.get(key)!r}")
+    if gone := [name for name in theirs.get("cells", ()) if name not in ours["cells"]]:
+        raise ValueError(f"{out} holds a comparison with more in it ({gone[0]}); choose another --out")
+
+
+def folder(out: Path, cell: Cell) -> Path:
+    """Run directory of a cell."""
+    return out / "runs" / cell.name
+
+
+def is_done(out: Path, cell: Cell) -> bool:
+    """Whether a cell has run to its end."""
+    return (folder(out, cell) / "summary.json").is_file()
