@@ -63,13 +63,15 @@ def curve() -> str:
         return "not run\n"
     found = json.loads(path.read_text(encoding="utf-8"))
     rows = "".join(
-        f"| {row['epochs']} | {row['seed']} | {100 * row['test_accuracy']:.2f} | {row['minutes']:.1f} |\n"
-        for row in sorted(found["rows"], key=lambda row: (row["epochs"], row["seed"]))
+        f"| {'/'.join(map(str, row['widths']))} | {row['epochs']} | {row['seed']} | {100 * row['test_accuracy']:.2f} "
+        f"| {row['minutes']:.1f} | {row['facts']['commit']} |\n"
+        for row in sorted(found["rows"], key=lambda row: row["minutes"])
     )
     facts = found["facts"]
     source = f"`results/fastnet_curve.json` (`{found['command']}`; {facts['cpu']}, {found['threads']} threads, "
-    head = "| epochs | seed | test accuracy at the last epoch, % | training minutes |\n|---|---|---|---|\n"
-    return head + rows + f"\n45,000 training images; {source}torch {facts['torch']}, commit {facts['commit']}).\n"
+    head = "| channels | epochs | seed | test accuracy at the last epoch, % | training minutes | commit |\n"
+    head += "|---|---|---|---|---|---|\n"
+    return head + rows + f"\n45,000 training images; {source}torch {facts['torch']}).\n"
 
 
 def registry() -> str:
