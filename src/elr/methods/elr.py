@@ -37,7 +37,7 @@ class ELR(Method):
         # DEVIATES from paper: p is floored on its way into the target, as in the authors' code; floor=0 is the paper.
         self.floor = floor
         # DEVIATES from authors' code: p is not clamped inside the penalty, because that is Eq. (6) and Lemma 2; five
-        # seeds of digits and one of CIFAR-10 show no clear difference in accuracy, little in memorisation (docs/LOG.md).
+        # seeds of digits and one of CIFAR-10 show no clear difference in accuracy, little in memorisation: docs/LOG.md.
         self.clamp_penalty = clamp_penalty
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:

@@ -29,7 +29,9 @@ def draw_figure1(runs: Mapping[str, Sequence[Record]], stem: Path) -> list[Path]
     for axis in axes[-1]:
         axis.set_xlabel("epoch")
     handles, labels = axes[0][1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small", columnspacing=1.5
+    )
     paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     # Without a fixed salt and date, an SVG of the same numbers differs every time it is drawn.
     with matplotlib.rc_context({"svg.hashsalt": "elr"}):
