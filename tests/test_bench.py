@@ -333,7 +333,7 @@ def test_the_first_of_two_comparisons_in_one_folder_keeps_the_other_out(bench, c
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "elr.cli", "bench", *GRID, "--no-timing", "--jobs", "2", *more, "--out", str(out)]
+    command = [sys.executable, "-m", "elr", "bench", *GRID, "--no-timing", "--jobs", "2", *more, "--out", str(out)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, text=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 

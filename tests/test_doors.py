@@ -42,7 +42,7 @@ RUN_FILES = {
 
 def command(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "elr.cli", *map(str, words)],
+        [sys.executable, "-m", "elr", *map(str, words)],
         **{"env": ENVIRONMENT, "text": True, "capture_output": True, "timeout": 120, "check": False, **options},
     )
 
@@ -137,7 +137,7 @@ def test_on_a_terminal_there_is_a_bar(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     words = ("train", "digits", *SMALL, "--data.subset", "64", "--epochs", "2", "--out", tmp_path / "run")
     with subprocess.Popen(
-        [sys.executable, "-m", "elr.cli", *map(str, words)],
+        [sys.executable, "-m", "elr", *map(str, words)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -274,7 +274,7 @@ def test_predict_writes_a_table_of_probabilities(trained: Trained, tmp_path: Pat
 
 
 def test_predict_into_a_closed_pipe_is_quiet(trained: Trained) -> None:
-    script = f"{sys.executable} -m elr.cli predict {trained.path} digits --probabilities | head -1"
+    script = f"{sys.executable} -m elr predict {trained.path} digits --probabilities | head -1"
     done = subprocess.run(script, shell=True, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.stdout.startswith("id,predicted_label")
     assert done.stderr == ""

@@ -206,7 +206,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = ["train", "digits", *SETTINGS, "--epochs", "500", "--out", str(tmp_path / "my run")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "elr.cli", *words], stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-m", "elr", *words], stderr=subprocess.PIPE, text=True, env=environment
     )
     assert process.stderr is not None
     for line in process.stderr:

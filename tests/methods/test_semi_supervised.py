@@ -25,7 +25,8 @@ from elr.methods.dividemix import DivideMix
 from elr.methods.incv import CANDIDATE, INCV, REMOVED, SELECTED, noise_from_agreement, noise_of_selected
 from elr.methods.mixmatch import MixMatch
 from elr.parts.clock import Clock
-from elr.parts.guess import guess_labels, published_lambda_u, refine_labels, rise, sharpen
+from elr.parts.guess import guess_labels, published_lambda_u, refine_labels, sharpen
+from elr.parts.ramp import rise
 
 # Networks are float64, but the losses that the mixture sees, and its posterior, are float32.
 RTOL = 1e-4

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from elr.losses.label import wide
 from elr.parts.table import ExampleTable
 
 Reduction = Literal["mean", "sum", "none"]
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def default_floor(num_classes: int) -> float:
@@ -38,7 +38,7 @@ def elr_penalty(logits: Tensor, targets: Tensor, *, clamp: float = 0.0) -> Tenso
     Returns:
         (B,), each <= 0.
     """
-    z, t = logits.float() if logits.dtype in _HALF else logits, targets.detach()
+    z, t = wide(logits), targets.detach()
     if clamp > 0.0:
         p = z.softmax(dim=1).clamp(clamp, 1.0 - clamp)
         return torch.log(1.0 - (p * t).sum(dim=1))
@@ -61,7 +61,7 @@ def elr_gradient(logits: Tensor, labels: Tensor, targets: Tensor, lam: float) ->
     Returns:
         (B, C), one gradient per example (not divided by B).
     """
-    z = logits.float() if logits.dtype in _HALF else logits
+    z = wide(logits)
     y = labels if labels.dim() == 2 else nn.functional.one_hot(labels, z.shape[1]).to(z.dtype)
     p = z.softmax(dim=1)
     pulled = torch.softmax(z + torch.log1p(-targets), dim=1)
@@ -144,7 +144,7 @@ def elr_loss(
         clamp: see ``elr_penalty``.
         mean: give the mean of the loss rather than one value per example.
     """
-    z = logits.float() if logits.dtype in _HALF else logits
+    z = wide(logits)
     if clamp > 0.0 or lam == 0.0:  # with lam = 0 the very kernels of cross entropy: ELR is then CE bit for bit
         ce, penalty = cross_entropy(z, labels), elr_penalty(z, targets, clamp=clamp)
         loss = ce + lam * penalty
@@ -155,7 +155,7 @@ def elr_loss(
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross entropy of each example, (B,), with class ids (B,) or probabilities (B, C), in float32 at least."""
-    z = logits.float() if logits.dtype in _HALF else logits
+    z = wide(logits)
     return nn.functional.cross_entropy(z, labels, reduction="none")
 
 
@@ -247,7 +247,7 @@ class ELRLoss(nn.Module):
         self._check_shapes(logits, labels, index)
         index = index.long() if index.dtype == torch.int32 else index
         # From here on float32 whatever autocast does: 1 - 1e-4 is 1 in bfloat16 and the logarithm would be -inf.
-        z = logits.float() if logits.dtype in _HALF else logits
+        z = wide(logits)
         softmax = log_and_p(z)
         ignored = labels == self.ignore_index if self.ignore_index is not None and labels.dim() == 1 else None
         if self.training and update:

@@ -1,7 +1,8 @@
 """Cross entropy to per-example targets, which the paper studies as KL regularization (Section C)."""
 
-import torch
 from torch import Tensor
+
+from elr.losses.label import log_probabilities
 
 
 def target_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -19,5 +20,4 @@ def target_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     Returns:
         (B,).
     """
-    z = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return -(targets.detach() * z.log_softmax(dim=1)).sum(dim=1)
+    return -(targets.detach() * log_probabilities(logits)).sum(dim=1)

@@ -1,9 +1,8 @@
 """The three terms of PENCIL (Yi and Wu 2019) and the gradient that moves its labels."""
 
-import torch
 from torch import Tensor, nn
 
-_HALF = (torch.float16, torch.bfloat16)
+from elr.losses.label import wide
 
 
 def reverse_divergence(logits: Tensor, label_logits: Tensor) -> Tensor:
@@ -21,7 +20,7 @@ def reverse_divergence(logits: Tensor, label_logits: Tensor) -> Tensor:
     Returns:
         (B,), at least 0.
     """
-    z = logits.float() if logits.dtype in _HALF else logits
+    z = wide(logits)
     log_f, log_d = z.log_softmax(dim=1), label_logits.detach().to(z.dtype).log_softmax(dim=1)
     return (log_f.exp() * (log_f - log_d)).sum(dim=1)
 
@@ -60,7 +59,7 @@ def label_gradient(
     Returns:
         (B, C), one gradient per example (not divided by B).
     """
-    f = (logits.float() if logits.dtype in _HALF else logits).detach().softmax(dim=1)
+    f = wide(logits).detach().softmax(dim=1)
     d = label_logits.detach().to(f.dtype).softmax(dim=1)
     given = nn.functional.one_hot(labels, f.shape[1]).to(f.dtype)
     if double_softmax:

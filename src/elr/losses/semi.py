@@ -2,8 +2,9 @@
 
 import math
 
-import torch
 from torch import Tensor
+
+from elr.losses.label import log_probabilities
 
 
 def negative_entropy(logits: Tensor) -> Tensor:
@@ -20,7 +21,7 @@ def negative_entropy(logits: Tensor) -> Tensor:
     Returns:
         (B,), each in [-log C, 0].
     """
-    log_p = _wide(logits).log_softmax(dim=1)
+    log_p = log_probabilities(logits)
     return (log_p.exp() * log_p).sum(dim=1)
 
 
@@ -39,9 +40,5 @@ def balance_penalty(logits: Tensor) -> Tensor:
     Returns:
         ().
     """
-    log_mean = _wide(logits).log_softmax(dim=1).logsumexp(dim=0) - math.log(len(logits))  # (C,)
+    log_mean = log_probabilities(logits).logsumexp(dim=0) - math.log(len(logits))  # (C,)
     return -math.log(logits.shape[1]) - log_mean.mean()
-
-
-def _wide(logits: Tensor) -> Tensor:
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
+
+from elr.losses.label import wide
 
 # DEVIATES from authors' code: 1e-4 there, because an example below the floor has no gradient: classes that a network
 # learns late may then never be learned (2 of the 10 digits at a learning rate of .05). ``floor`` restores it.
@@ -35,7 +36,7 @@ def sop_loss(logits: Tensor, labels: Tensor, u: Tensor, v: Tensor, *, floor: flo
         v: (B, C), in [-1, 1]: what noise has taken from the other classes. Learns from the squared error.
         floor: least probability of a class. At the 1e-4 of the authors' code whole classes may fall silent for good.
     """
-    z = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    z = wide(logits)
     y = labels if labels.dim() == 2 else nn.functional.one_hot(labels, z.shape[1]).to(z.dtype)
     gained, lost = u.square() * y, v.square() * (1.0 - y)  # (B, C)
     prediction = (z.softmax(dim=1) + gained - lost.detach()).clamp_min(floor)

@@ -10,16 +10,16 @@ from torch import Tensor, nn
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy, target_cross_entropy
 from elr.losses.consistency import prediction_mse
+from elr.losses.label import wide
 from elr.losses.semi import balance_penalty, negative_entropy
 from elr.methods.base import MakeNet, Method, Pass, Step, check_range, epochs_of, sweep
 from elr.parts.clock import Clock
-from elr.parts.guess import guess_labels, published_lambda_u, refine_labels, rise
+from elr.parts.guess import guess_labels, published_lambda_u, refine_labels
 from elr.parts.mixture import gaussian_clean_probability
 from elr.parts.mixup import draw_mix
-from elr.parts.select import NoiseRate
+from elr.parts.ramp import rise
+from elr.parts.select import USUAL_RATE, NoiseRate
 from elr.parts.table import ExampleTable
-
-USUAL_RATE = 0.4  # of wrong labels, where the cost has to be told before they are counted
 
 
 class DivideMix(Method):
@@ -239,8 +239,7 @@ class DivideMix(Method):
         return Pass(Stream(labelled, views=2, beside=beside), partial(self.semi, k, lambda_u, known))
 
     def _logits(self, k: int, x: Tensor) -> Tensor:
-        z = self.nets[k](x)
-        return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z  # type: ignore[no-any-return]
+        return wide(self.nets[k](x))
 
     def _other(self, k: int, views: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Logits of the network that is not being trained, in evaluation mode: views may share a forward pass."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses.elr import ELRLoss, check_elr, elr_loss, log_and_p, mean_terms
 from elr.methods.base import MakeNet, Method, Pass, Step, check_choice, check_range
-from elr.parts.average import AveragedNet, TeacherBN, still_statistics
+from elr.parts.average import AveragedNet, TeacherBN, still_statistics, warm_memory
 from elr.parts.clock import Clock
 from elr.parts.mixup import draw_mix
 from elr.parts.ramp import ramp
@@ -207,7 +207,7 @@ class ELRPlus(Method):
         if self.averaging == "ramp":
             return self.gamma * self._ramp(clock)
         if self.averaging == "warmup":
-            return min(1.0 - 1.0 / (clock.step + 2), self.gamma)
+            return warm_memory(clock.step, self.gamma)
         return self.gamma
 
 

@@ -24,15 +24,14 @@ from elr.methods.base import (
     shares,
 )
 from elr.parts.clock import Clock
-from elr.parts.guess import rise
-from elr.parts.select import NoiseRate, log_mean_p, smallest
+from elr.parts.ramp import rise
+from elr.parts.select import USUAL_RATE, NoiseRate, log_mean_p, smallest
 from elr.parts.table import ExampleTable
 
 Pattern = Literal["symmetric", "asymmetric"]
 
 CANDIDATE, SELECTED, REMOVED = 0, 1, 2
 MOST_REMOVED = 2.0  # times the number selected
-USUAL_RATE = 0.4  # of wrong labels, where the cost has to be told before they are counted
 
 
 class INCV(Method):

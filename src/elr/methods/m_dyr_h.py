@@ -65,7 +65,7 @@ class MDYRH(Method):
     @property
     def cost(self) -> float:
         """Once labels give way, two forwards a step and the sweep come to another epoch of cross entropy."""
-        return 2.0 - _fraction(self.start)
+        return 2.0 - part_of_run(self.start)
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
         """One network, and the numbers of the mixture."""
@@ -133,6 +133,6 @@ class MDYRH(Method):
         return max(round(epochs_of(self.start, clock.epochs)), 1)
 
 
-def _fraction(length: float) -> float:
+def part_of_run(length: float) -> float:
     """A length in epochs as a part of the run, of the authors' run if it is given in epochs."""
     return min(length if length <= 1 else length / AUTHORS_EPOCHS, 1.0)

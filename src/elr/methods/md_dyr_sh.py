@@ -6,7 +6,7 @@ from torch import Tensor
 from elr.data.stream import Batch
 from elr.losses.corrected import corrected_labels, label_rows
 from elr.methods.base import Step, check_range, epochs_of
-from elr.methods.m_dyr_h import AUTHORS_EPOCHS, MDYRH, _fraction
+from elr.methods.m_dyr_h import AUTHORS_EPOCHS, MDYRH, part_of_run
 from elr.parts.clock import Clock
 from elr.parts.mixup import Mix, draw_mix
 
@@ -53,7 +53,7 @@ class MDDYRSH(MDYRH):
     @property
     def cost(self) -> float:
         """As for M-DYR-H, but for a forward less while only inputs are mixed by the mixture."""
-        guided = min(_fraction(self.guide), 1.0 - _fraction(self.start))
+        guided = min(part_of_run(self.guide), 1.0 - part_of_run(self.start))
         return super().cost - guided / 3
 
     def step(self, batch: Batch, clock: Clock) -> Step:

@@ -1,8 +1,7 @@
 """MixMatch for noisy labels: one network that forgets the labels its own losses speak against."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +9,17 @@ from torch import Tensor, nn
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy, target_cross_entropy
 from elr.losses.consistency import prediction_mse
+from elr.losses.label import wide
 from elr.methods.base import MakeNet, Method, Pass, Step, check_range, epochs_of, sweep
+from elr.methods.dividemix import DivideMix
 from elr.parts.average import AveragedNet, still_statistics
 from elr.parts.clock import Clock
-from elr.parts.guess import guess_labels, rise
+from elr.parts.guess import guess_labels
 from elr.parts.mixture import gaussian_clean_probability
 from elr.parts.mixup import draw_mix
+from elr.parts.ramp import rise
+from elr.parts.select import USUAL_RATE
 from elr.parts.table import ExampleTable
-
-USUAL_RATE = 0.4  # of wrong labels, where the cost has to be told before they are counted
 
 
 class MixMatch(Method):
@@ -48,17 +49,7 @@ class MixMatch(Method):
     passes = "11 forwards for a labelled and an unlabelled example together (backward = 2), and 1 sweep"
     published = "not in the paper's tables; part of DivideMix"
     # The authors train for 65,536 kimg with a few thousand labels; under label noise DivideMix's schedule is the one.
-    authors: ClassVar[Mapping[str, Any]] = {
-        "epochs": 300,
-        "optim.name": "sgd",
-        "optim.lr": 0.02,
-        "optim.momentum": 0.9,
-        "optim.weight_decay": 5e-4,
-        "optim.batch_size": 64,
-        "schedule.name": "multistep",
-        "schedule.milestones": (150,),
-        "schedule.factor": 0.1,
-    }
+    authors = DivideMix.authors
     per_example = "1 float (probability of a right label)"
     batch_coupled = True  # mixup
     views = 2
@@ -202,5 +193,4 @@ class MixMatch(Method):
 
 
 def _probabilities(logits: Tensor) -> Tensor:
-    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return wide.softmax(dim=1)
+    return wide(logits).softmax(dim=1)

@@ -35,11 +35,6 @@ def refine_labels(y: Tensor, trust: Tensor, p: Tensor, temperature: float) -> Te
     return sharpen(torch.lerp(p, given, trust.to(p.dtype).unsqueeze(1)), temperature)
 
 
-def rise(elapsed: float, length: float) -> float:
-    """A straight line from 0 at the start to 1 at ``length`` and after; 1 everywhere if length is 0."""
-    return min(max(elapsed / length, 0.0), 1.0) if length > 0 else 1.0
-
-
 def published_lambda_u(rate: float, num_classes: int) -> float:
     """Weight of the unlabelled loss in DivideMix for the published noise level nearest to ``rate``.
 

@@ -1,4 +1,4 @@
-"""The sigmoid-shaped ramp of Laine and Aila, used for gamma and lambda in ELR+."""
+"""Ramps: the sigmoid-shaped one of Laine and Aila (gamma and lambda in ELR+, consistency weights), a straight one."""
 
 import math
 
@@ -8,3 +8,8 @@ def ramp(step: float, length: float) -> float:
     if length <= 0:
         return 1.0
     return math.exp(-5.0 * (1.0 - min(max(step / length, 0.0), 1.0)) ** 2)
+
+
+def rise(elapsed: float, length: float) -> float:
+    """A straight line from 0 at the start to 1 at ``length`` and after; 1 everywhere if length is 0."""
+    return min(max(elapsed / length, 0.0), 1.0) if length > 0 else 1.0

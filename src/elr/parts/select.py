@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from elr.parts.average import still_statistics
 from elr.parts.mixture import estimate_noise_rate
 
+USUAL_RATE = 0.4  # of wrong labels, where the cost of a method has to be told before they are counted
+
 
 class NoiseRate(nn.Module):
     """The fraction of wrong labels: what the user said, or the newest estimate from training losses.

@@ -1,7 +1,0 @@
-"""``python -m elr.cli``."""
-
-import sys
-
-from elr.cli.main import main
-
-sys.exit(main())
