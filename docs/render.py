@@ -6,7 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from elr.bench.table import provenance, read_csv, tables, title
+from elr.bench.table import overview, provenance, read_csv, tables, title
 from elr.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,16 +104,18 @@ def bench_cifar10() -> str:
 
 
 def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool) -> str:
-    """Tables of the result files ``results/NAME/*.csv``; settings that are in none of them are named."""
-    parts, seen = [], set()
+    """An overview of the result files ``results/NAME/*.csv``, then each of them; what is in none of them is named."""
+    found: list[dict[str, Any]] = []
+    parts: list[str] = []
     for path in sorted((ROOT / "results" / name).glob("*.csv")):
         rows = read_csv(path)
-        seen |= {(row["noise"], row["rate"]) for row in rows}
-        parts.append(tables([*rows, *_missing(rows)] if whole else rows))
-        parts.append(_source(path))
+        rows += _missing(rows) if whole else []
+        parts += [tables(rows), _source(path)]
+        found += rows
+    seen = {(row["noise"], row["rate"]) for row in found}
     missing = [title(kind, rate, []) for kind, rate in noises if (kind, rate) not in seen]
     parts += [f"### {text}\n\nnot run\n" for text in missing]
-    return "\n" + "\n".join(parts) + "\n"
+    return "\n" + "\n".join(([overview(found)] if found else []) + parts) + "\n"
 
 
 def _missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ import torch
 from reference.tiny import TinyNet, tiny_data, tiny_job
 from torch import nn
 
-from elr.bench.grid import Cell, Grid, make_grid, method_names, noise_settings
+from elr.bench.grid import Cell, Grid, make_grid, method_arms, noise_settings
 from elr.bench.table import COLUMNS, page, percent, read_csv, tables, write_csv
 from elr.bench.timing import epoch_seconds, time_beside
 from elr.bench.work import Status, _reason, locked
@@ -65,8 +65,21 @@ def test_kinds_of_noise_without_a_rate_stand_once():
 
 
 def test_all_methods_are_those_of_the_registry():
-    assert method_names("all") == tuple(METHODS)
-    assert method_names("elr-plus, ce,elr_plus") == ("elr_plus", "ce")
+    assert method_arms("all") == tuple(METHODS)
+    assert method_arms("elr-plus, ce,elr_plus") == ("elr_plus", "ce")
+
+
+def test_a_method_may_stand_in_a_comparison_twice_with_settings_of_its_own():
+    found = grid({"method.beta": "0.8"}, methods="ce,elr,elr:lam=7:beta=0.9,sl:A=-4")
+    configs = {cell.method: cell.config for cell in found.cells}
+    assert list(configs) == ["ce", "elr", "elr:lam=7:beta=0.9", "sl:A=-4"]
+    plain, own = configs["elr"].make_method(), configs["elr:lam=7:beta=0.9"].make_method()
+    assert (plain.lam, plain.beta, own.lam, own.beta) == (3.0, 0.8, 7.0, 0.9)
+    assert configs["sl:A=-4"].make_method().A == -4.0
+    assert found.cells[2].name == "symmetric-0.4/elr-lam=7-beta=0.9/seed0"
+    assert method_arms("all,elr:lam=7") == (*METHODS, "elr:lam=7")
+    authors = grid(methods="t_revision:estimate=3", budget="authors").cells[0].config
+    assert (authors.make_method().estimate, authors.make_method().revision) == (3.0, 200.0)
 
 
 def test_an_argument_is_set_for_every_method_that_has_it():
@@ -82,6 +95,10 @@ def test_an_argument_is_set_for_every_method_that_has_it():
     [
         ({"methods": "ce,elrplus"}, "unknown method 'elrplus'; did you mean 'elr_plus'"),
         ({"methods": ","}, "--methods is empty"),
+        ({"methods": "elr:lam"}, "cannot read 'elr:lam'; write a method with its settings as elr:NAME=VALUE"),
+        ({"methods": "elr:lamb=3"}, "elr has no argument 'lamb'; did you mean 'lam'"),
+        ({"methods": "elr:name=ce"}, "elr has no argument 'name'"),
+        ({"methods": "elr:lam=much"}, "lam"),
         ({"seeds": 0}, "--seeds must be at least 1, got 0"),
         ({"budget": "fair"}, "--budget must be one of equal, authors, got 'fair'"),
         ({"rates": [1.5]}, r"noise.rate must lie in \[0, 1\], got 1.5"),
@@ -477,12 +494,18 @@ ROW |= {"selected_wrong_memorized": 0.25, "flip_rate": 0.36, "seconds": 12.4, "c
 ROW |= {"backwards": 1.0}
 
 
+def unaligned(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
 def test_tables_have_means_and_spreads_and_the_best_first():
     rows = [ROW, {**ROW, "seed": 1, "test_accuracy": 0.8}]
     rows += [{**row, "method": "early_stopping", "result": "selected"} for row in rows]
     rows += [{**row, "method": "elr", "test_accuracy": 0.95, "cost": 1.0625, "seconds": 13.0} for row in rows[:2]]
     rows[-1] = {**rows[-1], "status": "failed", "test_accuracy": None}
-    lines = tables(rows).splitlines()
+    text = tables(rows)
+    assert len({len(line) for line in text.splitlines()[2:]}) == 1  # columns stand below each other
+    lines = unaligned(text)
     assert lines[0] == "### symmetric noise, 40 % (36 % of the labels wrong)"
     assert lines[4] == "| elr | 60 | 95.0 | 90.0 | 100.0 | 13 | 1.06 | 1.00 | 1 of 2 |"
     assert lines[5] == "| ce | 60 | 75.0 ± 7.1 | 90.0 ± 0.0 | 100.0 ± 0.0 | 12 | 1.00 | 1.00 | 2 |"
@@ -491,15 +514,15 @@ def test_tables_have_means_and_spreads_and_the_best_first():
 
 def test_cells_that_were_not_run_say_so():
     empty = {**ROW, "status": "not run", "test_accuracy": None, "seconds": None, "cost": None}
-    assert tables([empty]).splitlines()[4] == "| ce | 60 | not run | not run | not run | - | - | 1.00 | 0 of 1 |"
+    assert unaligned(tables([empty]))[4] == "| ce | 60 | not run | not run | not run | - | - | 1.00 | 0 of 1 |"
     assert percent([], "test_accuracy") == "not run"
 
 
 def test_data_without_a_test_part_are_compared_on_validation():
     rows = [{**ROW, "test_accuracy": None, "val_accuracy": 0.5, "selected_val_accuracy": 0.6}]
-    text = tables(rows)
-    assert "| noisy validation, last epoch |" in text
-    assert "| 50.0 | 60.0 |" in text
+    head, _, line = unaligned(tables(rows))[2:]
+    assert "| noisy validation, last | noisy validation, chosen |" in head
+    assert "| 50.0 | 60.0 |" in line
 
 
 def test_rows_survive_the_file(tmp_path):

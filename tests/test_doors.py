@@ -110,6 +110,20 @@ def test_the_summary_has_the_headline_numbers(trained: Trained) -> None:
     assert summary["facts"]["torch"] == version("torch")
 
 
+def test_looking_seldom_gives_the_same_summary(tmp_path: Path) -> None:
+    summaries = []
+    for every in ("1", "0"):
+        words = ["digits", *NOISE, *SMALL, "--epochs", "6", "--evaluate.test_every", every]
+        assert main(["train", *words, "--evaluate.train_every", every, "--out", str(tmp_path / every), "--quiet"]) == 0
+        summaries.append(json.loads((tmp_path / every / "summary.json").read_text()))
+    keys = ("selected_epoch", "selected_test_accuracy", "selected_wrong_memorized", "test_accuracy", "wrong_memorized")
+    often, seldom = ({key: summary[key] for key in keys} for summary in summaries)
+    assert often == seldom
+    assert None not in often.values()
+    assert often["selected_epoch"] < 6  # else nothing was read from the weights of an earlier epoch
+    assert often["selected_wrong_memorized"] != often["wrong_memorized"]
+
+
 def test_records_hold_deterministic_numbers_only(trained: Trained) -> None:
     records = [json.loads(line) for line in (trained.path / "records.jsonl").read_text().splitlines()]
     timing = [json.loads(line) for line in (trained.path / "timing.jsonl").read_text().splitlines()]

@@ -198,14 +198,15 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
     last = outcome.records[-1]
     chosen = outcome.records[outcome.selected_epoch - 1] if outcome.selected_epoch else None
     keys = ("test_accuracy", "val_accuracy", "clean_correct", "wrong_correct", "wrong_memorized", "wrong_other")
-    selected_test = _selected_test(job, outcome, chosen) if chosen else None
+    selected = _selected(job, outcome, chosen) if chosen else {}
     seconds = sum(timing["train_seconds"] for timing in outcome.timing)
     return {
         "method": config.method.name,
         "result": job.method.keeps,
         "test_accuracy": last.get("test_accuracy"),
-        "selected_test_accuracy": selected_test,
+        "selected_test_accuracy": selected.get("test_accuracy"),
         "selected_epoch": outcome.selected_epoch,
+        "selected_wrong_memorized": selected.get("wrong_memorized"),
         **{key: last.get(key) for key in keys if key != "test_accuracy"},
         "epochs": len(outcome.records),
         "seconds": round(seconds, 3),
@@ -217,18 +218,24 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
     }
 
 
-def _selected_test(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> float | None:
-    """Test accuracy at the chosen epoch: from its record, or from its weights if test was not looked at then."""
-    if "test_accuracy" in chosen or job.data.test is None:
-        return chosen.get("test_accuracy")
+def _selected(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Test accuracy and memorisation at the chosen epoch: from its record, or else from its weights."""
+    tested = "test_accuracy" in chosen or job.data.test is None
+    swept = "clean_correct" in chosen or "wrong_memorized" in chosen or job.data.train.y_true is None
+    if tested and swept:
+        return chosen
     assert job.out is not None
     last = {name: value.clone() for name, value in job.method.state_dict().items()}
     job.method.load_state_dict(read_tensors(job.out / "selected.safetensors")[0])
     device = job.runtime.resolved_device()
     evaluator = Evaluator(job.data, job.evaluate, device, channels_last=job.runtime.channels_last)
-    accuracy = evaluator.test(job.method)["test_accuracy"]
+    found = {
+        **chosen,
+        **({} if tested else evaluator.test(job.method)),
+        **({} if swept else evaluator.sweep(job.method)),
+    }
     job.method.load_state_dict(last)
-    return accuracy
+    return found
 
 
 def _load(data: Any, config: Config) -> Data:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import quote
 
 from elr.config import Config, nearest, options, resolve
 from elr.convert import convert
@@ -24,14 +25,15 @@ class Cell(NamedTuple):
 
     noise: str
     rate: float
-    method: str
+    method: str  # an arm of the comparison: ``elr``, or ``elr:lam=7`` with a setting of its own
     seed: int
     config: Config
 
     @property
     def name(self) -> str:
         """Its folder below ``DIR/runs``."""
-        return f"{setting_name(self.noise, self.rate)}/{self.method}/seed{self.seed}"
+        arm = quote(self.method.replace(":", "-"), safe="=")
+        return f"{setting_name(self.noise, self.rate)}/{arm}/seed{self.seed}"
 
     @property
     def epochs(self) -> int:
@@ -66,11 +68,14 @@ class Grid:
 
     def config(self, method: str, kind: str, rate: float, seed: int) -> Config:
         """Configuration of one cell under the budget."""
-        place = {"method.name": method, "noise.kind": kind, "noise.rate": rate, "seed": seed}
+        name, own = split_arm(method)
+        place = {"method.name": name, "noise.kind": kind, "noise.rate": rate, "seed": seed}
         shared = {"runtime.threads": 1, **self.settings, **place}
-        known = options({"method": method})
+        known = options({"method": name})
         shared = {key: value for key, value in shared.items() if not key.startswith("method.") or key in known}
-        return _equal(shared) if self.budget == "equal" else _authors(shared, METHODS[method].authors)
+        if self.budget == "equal":
+            return _equal({**shared, **own})
+        return _authors(shared, {**METHODS[name].authors, **own})
 
     def baseline(self) -> Config:
         """Cross entropy in the first place of the grid: what costs are relative to."""
@@ -94,26 +99,45 @@ def make_grid(
         raise ValueError(f"--budget must be one of {', '.join(BUDGETS)}, got {budget!r}")
     if seeds < 1:
         raise ValueError(f"--seeds must be at least 1, got {seeds}")
-    names = method_names(methods)
+    arms = method_arms(methods)
     for key in settings:
-        if key.startswith("method.") and not any(key in options({"method": name}) for name in names):
+        if key.startswith("method.") and not any(key in options({"method": split_arm(arm)[0]}) for arm in arms):
             raise ValueError(f"none of the methods compared has {key!r}")
     first = convert(settings.get("seed", 0), int, "seed")
     settings = {key: value for key, value in settings.items() if key != "seed"}
-    grid = Grid(settings, noise_settings(kinds, rates), names, tuple(range(first, first + seeds)), budget)
+    grid = Grid(settings, noise_settings(kinds, rates), arms, tuple(range(first, first + seeds)), budget)
     _ = grid.cells  # resolves every configuration
     return grid
 
 
-def method_names(words: str) -> tuple[str, ...]:
-    """``all``, or names separated by commas."""
-    names = [word.strip().replace("-", "_") for word in words.split(",") if word.strip()]
-    if not names:
-        raise ValueError("--methods is empty; give all, or names separated by commas")
-    for name in names:
-        if name not in METHODS and name != "all":
+def method_arms(words: str) -> tuple[str, ...]:
+    """``all``, or names separated by commas; a name may bring settings of its own: ``elr:lam=7:beta=0.9``."""
+    arms: list[str] = []
+    for word in filter(None, map(str.strip, words.split(","))):
+        name, colon, own = word.partition(":")
+        name = name.replace("-", "_")
+        if name not in METHODS and word != "all":
             raise ValueError(f"unknown method {name!r}; {nearest(name, METHODS)}")
-    return tuple(METHODS) if "all" in names else tuple(dict.fromkeys(names))
+        arms += METHODS if word == "all" else [name + colon + own]
+        split_arm(arms[-1])
+    if not arms:
+        raise ValueError("--methods is empty; give all, or names separated by commas")
+    return tuple(dict.fromkeys(arms))
+
+
+def split_arm(arm: str) -> tuple[str, dict[str, str]]:
+    """Name of the method, and the settings that this arm alone has."""
+    name, *pairs = arm.split(":")
+    own: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key and value):
+            raise ValueError(f"cannot read {arm!r}; write a method with its settings as {name}:NAME=VALUE")
+        if (full := f"method.{key}") not in (known := options({"method": name})) or key == "name":
+            own_names = [k.removeprefix("method.") for k in known if k.startswith("method.") and k != "method.name"]
+            raise ValueError(f"{name} has no argument {key!r}; {nearest(key, own_names)}")
+        own[full] = value
+    return name, own
 
 
 def noise_settings(kinds: Sequence[str], rates: Sequence[float]) -> tuple[tuple[str, float], ...]:

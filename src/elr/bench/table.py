@@ -35,6 +35,11 @@ COLUMNS = (
     "arithmetic",  # the same by counting forwards and backwards
     "backwards",
 )
+LEGEND = (
+    "Mean ± standard deviation over seeds, in %. *Last*: after the last epoch; *chosen*: at the epoch that is best on "
+    "noisy validation; *memorised*: part of the wrong training labels that the method's result predicts; *seconds* of "
+    "one run by itself; *cost* of an epoch relative to cross entropy, measured, and by counting forwards and backwards."
+)
 BUDGETS = {
     "equal": "same network, batch, augmentation, optimizer and learning-rate curve, and the same number of gradient "
     "evaluations: a method that takes k of them for an example in an epoch has 1/k of the epochs (column epochs). "
@@ -63,7 +68,6 @@ def _row(cell: Cell, budget: str, out: Path, timed: Mapping[str, Any], failures:
     row["flip_rate"] = (summary["noise"] or {}).get("flip_rate")
     if summary["selected_epoch"] is not None:
         chosen = read_lines(run / "records.jsonl")[summary["selected_epoch"] - 1]
-        row["selected_wrong_memorized"] = chosen.get("wrong_memorized")  # only if the training set was swept then
         row["selected_val_accuracy"] = chosen.get("val_accuracy")
     return row
 
@@ -107,7 +111,7 @@ def page(rows: Sequence[Row], about: Mapping[str, Any], failures: Mapping[str, s
     parts = [f"# {about['data']}: {len({row['method'] for row in rows})} methods compared\n\n", tables(rows)]
     if failures:
         parts.append("\nFailed:\n\n" + "".join(f"- {name}: {reason}\n" for name, reason in failures.items()))
-    return "".join([*parts, "\n", provenance(about)])
+    return "".join([*parts, f"\n{LEGEND}\n\n", provenance(about)])
 
 
 def provenance(about: Mapping[str, Any]) -> str:
@@ -136,13 +140,31 @@ def tables(rows: Sequence[Row]) -> str:
     )
 
 
+def overview(rows: Sequence[Row]) -> str:
+    """Accuracy at the last epoch (at the chosen one) of every method at every noise: best mean first."""
+    settings = list(dict.fromkeys((row["noise"], row["rate"]) for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = []
+    for name in methods:
+        cells, levels = [name], []
+        for kind, rate in settings:
+            own = [row for row in rows if (row["noise"], row["rate"], row["method"]) == (kind, rate, name)]
+            done = [row for row in own if row["status"] == "done"]
+            last, chosen = percent(done, "test_accuracy"), percent(done, "selected_test_accuracy")
+            cells.append(f"{last} ({chosen.partition(' ')[0]})" if done else NOT_RUN)
+            levels.append(_level(own, name))
+        lines.append((statistics.mean(levels), cells))
+    heads = ["test, last (chosen)", *(setting_name(kind, rate).replace("-", " ") for kind, rate in settings)]
+    return _aligned([heads, *(cells for _, cells in sorted(lines, key=lambda line: -line[0]))])
+
+
 def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
     methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: -_level(rows, name))
     measure = "test" if any(row.get("test_accuracy") is not None for row in rows) else "noisy validation"
     prefix = "test" if measure == "test" else "val"
-    heads = ["method", "epochs", f"{measure}, last epoch", f"{measure}, chosen on noisy validation"]
-    heads += ["wrong labels memorised", "seconds", "cost / CE", "by arithmetic", "seeds"]
-    lines = [f"### {title(kind, rate, rows)}\n", "| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    heads = ["method", "epochs", f"{measure}, last", f"{measure}, chosen", "memorised"]
+    heads += ["seconds", "cost / CE", "arithmetic", "seeds"]
+    lines = [heads]
     for name in methods:
         own = [row for row in rows if row["method"] == name]
         done = [row for row in own if row["status"] == "done"]
@@ -151,8 +173,15 @@ def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
         cells.append(percent(done, "selected_wrong_memorized" if own[0]["result"] == "selected" else "wrong_memorized"))
         cells += [_number(own[0]["seconds"], ".0f"), _number(own[0]["cost"], ".2f"), f"{own[0]['arithmetic']:.2f}"]
         cells.append(f"{len(done)}" if len(done) == len(own) else f"{len(done)} of {len(own)}")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append(cells)
+    return f"### {title(kind, rate, rows)}\n\n{_aligned(lines)}"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table that can be read as it stands, on a terminal say; the first line is its head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    head, *body = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["-" * width for width in widths], *body))
 
 
 def title(kind: str, rate: float, rows: Sequence[Row]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from elr.bench.grid import Grid, claim_grid, is_done, is_schedule, make_grid, method_names, setting_name
+from elr.bench.grid import Grid, claim_grid, is_done, is_schedule, make_grid, method_arms, setting_name, split_arm
 from elr.bench.table import page, tidy, write_csv, write_table
 from elr.bench.timing import expected_seconds, time_methods
 from elr.bench.work import locked, run_grid
@@ -99,7 +99,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, Grid]:
         settings = {key: value for key, value in settings.items() if not key.startswith("method")}
     # All arguments of all methods would bury the rest of the help; those of methods that are named are shown.
     brief = early.methods is None and not {"-h", "--help"}.isdisjoint(rest)
-    found = _options(rest, settings, () if brief else method_names(early.methods or "all"))
+    found = _options(rest, settings, () if brief else method_arms(early.methods or "all"))
     parser = _parser()
     add_options(parser, found)
     args = parse(parser, argv, found)
@@ -131,7 +131,12 @@ def _parser() -> Parser:
     parser.add_argument("DATA", nargs="?", help="short for --data")
     parser.add_argument("--config", metavar="FILE", help="TOML file with settings for all cells; flags come on top")
     parser.add_argument("--out", metavar="DIR", help="folder of the comparison")
-    parser.add_argument("--methods", default="all", help="all, or names separated by commas [all]")
+    parser.add_argument(
+        "--methods",
+        default="all",
+        help="all, or names separated by commas; a name may "
+        "bring settings: elr,elr:lam=7:beta=0.9 compares ELR with another ELR [all]",
+    )
     parser.add_argument("--seeds", default="3", help="seeds of each cell, from --seed on [3]")
     parser.add_argument(
         "--budget", default="equal", help="equal: the same number of gradient evaluations for all; authors: each "
@@ -149,7 +154,7 @@ def _options(words: Sequence[str], settings: dict[str, Any], methods: Sequence[s
     found = {key: option for key, option in known_options(words, settings).items() if not key.startswith("method.")}
     for key in ("noise.kind", "noise.rate"):
         found[key] = found[key]._replace(type=str, help=f"{found[key].help}; or several, separated by commas")
-    for method in methods:
+    for method in dict.fromkeys(split_arm(arm)[0] for arm in methods):
         for key, option in options({"method": method}).items():
             if key.startswith("method.") and key != "method.name":
                 found.setdefault(key, option._replace(help=f"{option.help} ({method})"))
@@ -186,15 +191,16 @@ def _try_data(grid: Grid) -> Data:
 def _plan_lines(grid: Grid, data: Data, jobs: int, todo: int) -> list[str]:
     noises = ", ".join(setting_name(*noise) for noise in grid.noises)
     epochs = {cell.method: cell.epochs for cell in grid.cells}
+    names = list(dict.fromkeys(split_arm(arm)[0] for arm in grid.methods))
     lines = [
         f"{data.name}: {len(data.train):,} training examples; noise {noises}; {len(grid.methods)} methods; "
         f"seeds {grid.seeds[0]} to {grid.seeds[-1]}; budget {grid.budget}",
         f"cells             {len(grid.cells)}, {len(grid.cells) - todo} done already; {jobs} at a time",
         "epochs            " + ", ".join(f"{method} {count}" for method, count in epochs.items()),
     ]
-    if grid.budget == "authors" and (without := [m for m in grid.methods if not METHODS[m].authors]):
+    if grid.budget == "authors" and (without := [m for m in names if not METHODS[m].authors]):
         lines.append(f"note: no schedule of the authors is known for {', '.join(without)}: they have the run's")
-    if len(data.shape) == 1 and (several := [m for m in grid.methods if METHODS[m].views > 1]):
+    if len(data.shape) == 1 and (several := [m for m in names if METHODS[m].views > 1]):
         lines.append(jitter_note(several))
     return lines
 

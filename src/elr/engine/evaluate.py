@@ -63,9 +63,8 @@ class Evaluator:
             result["val_accuracy"] = accuracy(self._classes(method, self.data.val), self.data.val.y)
         if last or _due(epoch, self.config.test_every):
             result |= self.test(method)
-        truth = self.data.train.y_true
-        if truth is not None and (last or _due(epoch, self.config.train_every)):
-            result |= fractions(self._classes(method, self.data.train), self.data.train.y, truth)
+        if last or _due(epoch, self.config.train_every):
+            result |= self.sweep(method)
         return result
 
     def test(self, method: Method) -> dict[str, float]:
@@ -74,6 +73,11 @@ class Evaluator:
         if test is None:
             return {}
         return {"test_accuracy": accuracy(self._classes(method, test), test.y if test.y_true is None else test.y_true)}
+
+    def sweep(self, method: Method) -> dict[str, float]:
+        """What became of clean and of wrong training labels, if the truth is known."""
+        train = self.data.train
+        return {} if train.y_true is None else fractions(self._classes(method, train), train.y, train.y_true)
 
     def _classes(self, method: Method, examples: Examples) -> npt.NDArray[np.int64]:
         return np.asarray(self.probabilities(method, examples).argmax(axis=1), dtype=np.int64)

@@ -52,7 +52,8 @@ class CoTeachingPlus(CoTeaching):
         """Each other's small losses among the positions of disagreement; nothing where the networks agree on all."""
         # DEVIATES from authors' code: losses are cross entropies of logits, because theirs are of softmax outputs, a
         # second softmax that flattens every gradient; the first example of the data set is not lost; and a batch
-        # without disagreement is skipped, as in the paper, where theirs learns from all of it, wrong labels included.
+        # without disagreement is skipped, where theirs learns from all of it, the wrong labels that are the reason for
+        # selecting included.
         if clock.epoch < epochs_of(self.warmup, clock.epochs):
             return super().select(logits, losses, fraction, clock)
         rows = disagreement(logits)  # (D,)
