@@ -382,7 +382,7 @@ def follow_mixmatch(**settings):
         4,
         method.threshold,
         method.temperature,
-        7.5 if method.lambda_u is None else method.lambda_u,
+        method.lambda_u,
         4.0,
         method.gamma if method.averaging else None,
     )

@@ -56,7 +56,7 @@ class TRevision(Method):
         *,
         objective: Objective = "reweight",
         estimate: float = 0.25,
-        revision: float = 0.25,
+        revision: float = 200 / 420,
         revision_lr: float = 0.01,
         slack_lr: float = 1.0,
         percentile: float | None = None,
@@ -70,8 +70,8 @@ class TRevision(Method):
         if percentile is not None:
             check_range("percentile", percentile, 0.0, 100.0)
         self.objective = objective
-        # DEVIATES from authors' code: a quarter of the run each, because their 20 of 420 epochs are hardly one of a
-        # short run, and a network of one epoch has no anchors yet.
+        # DEVIATES from authors' code: a quarter of the run for the estimate, because their 20 of 420 epochs are hardly
+        # one of a short run, and a network of one epoch has no anchors yet.
         self.estimate = estimate
         self.revision = revision
         # DEVIATES from authors' code: the run's optimizer at a small rate revises, because a run has one; theirs is
