@@ -115,7 +115,9 @@ def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool
     seen = {(row["noise"], row["rate"]) for row in found}
     missing = [title(kind, rate, []) for kind, rate in noises if (kind, rate) not in seen]
     parts += [f"### {text}\n\nnot run\n" for text in missing]
-    return "\n" + "\n".join(([overview(found)] if found else []) + parts) + "\n"
+    for budget in sorted({row["budget"] for row in found}, reverse=True):
+        parts.insert(0, f"Budget `{budget}`:\n\n" + overview([row for row in found if row["budget"] == budget]))
+    return "\n" + "\n".join(parts) + "\n"
 
 
 def _missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -123,7 +125,7 @@ def _missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     have = {row["method"] for row in rows}
     empty = {"status": "not run", "epochs": "-", "result": "last", "seconds": None, "cost": None}
     return [
-        {"noise": kind, "rate": rate, "method": name, "arithmetic": cls().cost, **empty}
+        {"noise": kind, "rate": rate, "budget": rows[0]["budget"], "method": name, "arithmetic": cls().cost, **empty}
         for kind, rate in dict.fromkeys((row["noise"], row["rate"]) for row in rows)
         for name, cls in METHODS.items()
         if name not in have

@@ -101,6 +101,15 @@ def test_linear_falls_towards_its_end_and_waits_for_its_milestone():
     assert rates(Linear(9, 0.0), 1.0, 4) == [1.0] * 4
 
 
+def test_a_schedule_written_for_more_epochs_is_squeezed_into_those_there_are():
+    """60 epochs with a restart every 10 in 13 epochs of 30 batches: 65 batches to a cycle, 6.5 to a step."""
+    squeezed, whole = Cosine(10, 0.001, epochs=60), Cosine(10, 0.001)
+    seen = [squeezed(Clock(0, epoch=e, epochs=13, batch=b, batches=30), 0.02) for e in range(13) for b in range(30)]
+    assert seen == [whole(Clock(0, epoch=step * 60 // 390, epochs=60), 0.02) for step in range(390)]
+    assert seen[0] == seen[65] == seen[325] == 0.02
+    assert seen[-1] == pytest.approx(0.0014649630, abs=5e-10)
+
+
 def test_schedules_by_name():
     names = {"constant": Constant, "multistep": MultiStep, "cosine": Cosine, "onecycle": OneCycle, "linear": Linear}
     assert names == SCHEDULES
@@ -117,6 +126,8 @@ def test_schedules_by_name():
         (lambda: OneCycle(warmup=-0.1), "warmup"),
         (lambda: Linear(-1.0), "milestone"),
         (lambda: Linear(end=1.5), "end"),
+        (lambda: Constant(epochs=0), "epochs"),
+        (lambda: Cosine(10, epochs=-1), "epochs"),
     ],
 )
 def test_impossible_schedules_are_refused(make, words):

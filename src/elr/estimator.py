@@ -205,7 +205,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         """The fraction for validation, 0 where the rows do not allow it."""
         fraction = self.validation_fraction
         if fraction is None:
-            fraction = 0.1 if method.keeps == "selected" else 0.0
+            selects = "selected" in (method.keeps, *(stage.keep for stage in method.plan(self.epochs)))
+            fraction = 0.1 if selects else 0.0
         check_range("validation_fraction", fraction, 0.0, 1.0, open_high=True)
         return fraction if 0 < round(fraction * n) <= n - len(self.classes_) else 0.0
 

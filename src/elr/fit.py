@@ -156,9 +156,7 @@ def write_inputs(out: Path, config: Config, data: Data) -> None:
     """What is known before training starts. Other data than those of an earlier start are refused."""
     facts = data_facts(data)
     if (out / "data.json").exists():
-        saved = read_json(out / "data.json")
-        if changed := [key for key, value in facts.items() if saved.get(key) != value]:
-            raise ValueError(f"{out} holds a run on other data: {changed[0]} has changed since it was started")
+        same_data(out, facts)
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.toml())
     write_json(out / "classes.json", list(data.classes))
@@ -167,6 +165,13 @@ def write_inputs(out: Path, config: Config, data: Data) -> None:
     if data.skipped:
         write_json(out / "skipped.json", dict(data.skipped))
     write_json(out / "data.json", facts)
+
+
+def same_data(out: Path, facts: Mapping[str, Any]) -> None:
+    """Make sure that the run in ``out`` is one on these data."""
+    saved = read_json(out / "data.json")
+    if changed := [key for key, value in facts.items() if saved.get(key) != value]:
+        raise ValueError(f"{out} holds a run on other data: {changed[0]} has changed since it was started")
 
 
 def data_facts(data: Data) -> dict[str, Any]:
@@ -209,6 +214,7 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
         "selected_wrong_memorized": selected.get("wrong_memorized"),
         **{key: last.get(key) for key in keys if key != "test_accuracy"},
         "epochs": len(outcome.records),
+        "gradients": round(sum(record.get("gradients", 0.0) for record in outcome.records), 3) or None,
         "seconds": round(seconds, 3),
         "evaluate_seconds": round(sum(timing["evaluate_seconds"] for timing in outcome.timing), 3),
         "noise": None if data.noise is None else data.noise.header(),

@@ -140,6 +140,26 @@ def test_hyperparameters_live_in_the_signature_and_are_stored_by_name(name):
 
 
 @every_method
+def test_an_infinite_setting_is_refused_or_trains(name):
+    for parameter in inspect.signature(METHODS[name]).parameters.values():
+        if "float" not in str(parameter.annotation):
+            continue
+        try:
+            method = METHODS[name](**{parameter.name: math.inf})
+        except ValueError:
+            continue
+        assert math.isfinite(train(tiny_job(method)).records[-1]["loss"])
+
+
+@every_method
+def test_no_state_is_float64(name):
+    """MPS has none."""
+    method = METHODS[name]()
+    method.build(lambda k=0: TinyNet(3), 9, 3)
+    assert all(value.dtype != torch.float64 for value in method.state_dict().values())
+
+
+@every_method
 @pytest.mark.parametrize("epochs", [1, 2, 3, 7, 60, 300])
 def test_a_plan_lasts_as_long_as_it_is_told_to(name, epochs):
     stages = METHODS[name]().plan(epochs)

@@ -26,6 +26,7 @@ from elr.methods.selfie import NONE, SELFIE, opinion
 from elr.parts.clock import Clock
 from elr.parts.mixture import estimate_noise_rate
 from elr.parts.select import (
+    USUAL_RATE,
     disagreement,
     forget_rate,
     kept_count,
@@ -49,16 +50,29 @@ def by_epoch(run):
 
 
 @pytest.mark.parametrize(("rate", "ramp", "exponent"), [(0.4, 10, 1.0), (0.4, 5, 2.0), (0.2, 2, 0.5), (0.3, 1, 1.0)])
-def test_dropped_fraction_is_the_authors(rate, ramp, exponent):
+def test_dropped_fraction_is_that_of_the_paper(rate, ramp, exponent):
     ours = [forget_rate(epoch, ramp, rate, exponent) for epoch in range(15)]
     np.testing.assert_allclose(ours, co_teaching.dropped_fractions(15, rate, ramp, exponent), atol=1e-12)
-    assert ours[0] == 0.0
 
 
-def test_a_ramp_of_no_length_or_part_of_an_epoch_still_keeps_everything_at_first():
+def test_the_first_epoch_drops_a_step_of_the_ramp_and_a_ramp_of_one_epoch_drops_all_at_once():
+    assert [forget_rate(epoch, 4.0, 0.4) for epoch in range(6)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+    assert [forget_rate(epoch, 2.5, 0.4) for epoch in range(4)] == pytest.approx([0.16, 0.32, 0.4, 0.4])
     for ramp in (0.0, 0.1, 1.0):
-        assert [forget_rate(epoch, ramp, 0.4) for epoch in range(3)] == [0.0, 0.4, 0.4]
-    assert [forget_rate(epoch, 2.5, 0.4) for epoch in range(4)] == pytest.approx([0.0, 0.4 / 1.5, 0.4, 0.4])
+        assert [forget_rate(epoch, ramp, 0.4) for epoch in range(3)] == [0.4, 0.4, 0.4]
+
+
+def test_a_ramp_in_epochs_costs_as_much_as_the_same_part_of_the_authors_run():
+    for method in (CoTeaching, CoTeachingPlus):
+        assert method(ramp=10.0).cost == pytest.approx(method(ramp=10 / 200).cost)
+        assert method().cost == pytest.approx(2.0 + 2.0 / 3.0 * 0.05)
+
+
+def test_kept_examples_are_counted_at_the_usual_rate_if_none_is_given():
+    unknown, usual = (CoTeaching(rate=rate, forward_kept_only=True) for rate in (None, USUAL_RATE))
+    assert unknown.backwards == usual.backwards == pytest.approx(2 * 0.6)
+    assert unknown.cost == pytest.approx(usual.cost + 2.0 / 3.0 * 0.05)  # the estimate
+    assert CoTeaching(rate=0.0, forward_kept_only=True).backwards == 2.0
 
 
 def test_one_example_at_least_is_kept_and_rounding_loses_none():
@@ -240,6 +254,15 @@ def test_refurbished_labels_win_and_persist_through_a_restart():
     assert method.labels.values[:, 0].tolist() == [2, NONE, 0, NONE]
     assert method.tau == pytest.approx(0.5)
     assert (method.predicted.values == NONE).all()
+
+
+def test_small_losses_are_those_of_the_given_labels_in_every_run():
+    method = SELFIE(rate=0.5, warmup=4.0, forward_kept_only=False)
+    method.build(lambda k=0: nn.Identity(), 2, 2)
+    method.labels.values.copy_(torch.tensor([[1], [NONE]]))  # of the run before
+    logits = torch.tensor([[4.0, 0.0], [1.0, 0.0]])
+    step = method.step(Batch(torch.arange(2), logits, torch.zeros(2).long()), Clock(0, stage=1, epoch=4, epochs=10))
+    assert step.loss.item() == pytest.approx(math.log1p(math.exp(4.0)))  # the first row, learned as refurbished
 
 
 def test_a_dissent_from_a_refurbished_label_is_learned_as_given_unless_reused():

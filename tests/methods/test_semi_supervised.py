@@ -382,7 +382,7 @@ def follow_mixmatch(**settings):
         4,
         method.threshold,
         method.temperature,
-        method.lambda_u,
+        22.5 if method.lambda_u is None else method.lambda_u,
         4.0,
         method.gamma if method.averaging else None,
     )
@@ -494,6 +494,15 @@ def test_every_round_starts_from_the_same_weights_and_the_last_stage_does_not():
         assert all(torch.equal(a, b) for a, b in zip(first, starts[stage, k], strict=True))
     assert not torch.equal(first[0], starts[2, 0][0])
     assert not torch.equal(starts[2, 0][0], starts[2, 1, "idle"][0])
+
+
+def test_a_round_has_the_authors_learning_rates_whatever_the_schedule_of_the_run():
+    *rounds, last = INCV().plan(400)
+    assert [stage.epochs for stage in rounds] == [50] * 4
+    assert last.schedule is None
+    for stage in rounds:
+        rates = [stage.schedule(Clock(0, epoch=e, epochs=50, batches=7), 1e-3) for e in range(50)]
+        assert rates == pytest.approx([1e-3] * 21 + [5e-4] * 10 + [2.5e-4] * 10 + [1e-4] * 9)
 
 
 @pytest.mark.parametrize(

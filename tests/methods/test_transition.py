@@ -19,9 +19,11 @@ from elr.engine.train import Job, train
 from elr.losses import cross_entropy
 from elr.losses.correction import backward_loss, forward_loss, noisy_nll, reweighted_loss
 from elr.methods import METHODS
+from elr.methods.base import shares
 from elr.methods.noise_adaptation import confusion
 from elr.noise import transition
 from elr.parts.anchors import anchor_matrix, well_conditioned
+from elr.parts.clock import Clock
 from elr.parts.features import head, penultimate
 
 # p = (.1, .2, .3, .4), label 1. Symmetric noise of 30 %, and class 1 taken for class 0 at 40 %.
@@ -377,6 +379,28 @@ def test_every_switch_trains(name, settings):
     assert len(records) == 4
     assert all(math.isfinite(record["loss"]) for record in records)
     assert all(value.isfinite().all() for value in job.method.state_dict().values())
+
+
+@pytest.mark.parametrize("weights", [(10.0, 0.0, 0.0), (0.0, 0.0, 10.0), (0.0, 0.0, 0.0), (0.1, 0.2, 0.0)])
+def test_stages_of_weight_zero_get_an_epoch_each(weights):
+    parts = shares(10, *weights)
+    assert sum(parts) == 10
+    assert all(part == 1 if weight == 0 else part >= 1 for part, weight in zip(parts[:-1], weights[:-1], strict=True))
+    assert [stage.epochs for stage in METHODS["t_revision"](estimate=1.0, revision=0.0).plan(10)] == [8, 1, 1]
+
+
+def test_t_is_revised_at_a_constant_rate_whatever_the_schedule_of_the_run():
+    method = METHODS["t_revision"](estimate=3.0, revision=3.0, revision_lr=0.01)
+    rates = [record["lr"] for record in train(tiny_job(method, epochs=9)).records]
+    assert rates == pytest.approx([0.1, 0.0775, 0.0325] * 2 + [0.001] * 3)
+
+
+@pytest.mark.parametrize(("name", "lr"), [("forward", 0.1), ("backward", 0.1), ("sl", 0.01)])
+def test_the_authors_rates_drop_after_the_41st_epoch_and_the_81st(name, lr):
+    """Their Keras code says epoch > 40 and epoch > 80, and counts from 0."""
+    config = resolve({"method.name": name, **METHODS[name].authors})
+    rate = [config.make_schedule()(Clock(0, epoch=epoch, epochs=120), config.optim.lr) for epoch in range(120)]
+    assert rate == pytest.approx([lr] * 41 + [lr / 10] * 40 + [lr / 100] * 39)
 
 
 @pytest.mark.parametrize("name", ["forward", "backward", "noise_adaptation", "t_revision", "trace"])

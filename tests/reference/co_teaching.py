@@ -1,8 +1,7 @@
-"""Co-teaching, Algorithm 1 of Han et al. 2018, example by example; the dropped fraction as in the authors' code."""
+"""Co-teaching, Algorithm 1 of Han et al. 2018, example by example."""
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,12 +10,8 @@ from reference.descent import Descent
 
 
 def dropped_fractions(epochs: int, rate: float, ramp: int, exponent: float) -> list[float]:
-    """One for each epoch: ``ramp`` equal steps from 0 to rate^c, and the rate itself from there on."""
-    fractions = [rate] * epochs
-    for epoch, value in enumerate(np.linspace(0.0, rate**exponent, ramp)):
-        if epoch < epochs:
-            fractions[epoch] = float(value)
-    return fractions
+    """One for each epoch T = 1, 2, ...: ``ramp`` equal steps up to rate^c, and the rate itself from there on."""
+    return [rate**exponent * t / ramp if t <= ramp else rate for t in range(1, epochs + 1)]
 
 
 def easiest(losses: Sequence[float], among: Sequence[int], keep: float) -> list[int]:

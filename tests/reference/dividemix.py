@@ -95,8 +95,8 @@ def heaps(x: Sequence[float]) -> list[tuple[float, float, float]]:
 def clean_probability(
     losses: Sequence[float], *, steps: int = 10, tol: float = 1e-2, extra: float = 5e-4
 ) -> list[float]:
-    """Posterior of the lower of two Gaussians; ``extra`` is added to variances."""
-    x = scaled(losses)
+    """Posterior of the lower of two Gaussians, for losses in [0, 1]; ``extra`` is added to variances."""
+    x = list(losses)
     components = [(weight, centre, variance + extra) for weight, centre, variance in heaps(x)]
 
     def posterior(value: float) -> tuple[list[float], float]:

@@ -41,12 +41,11 @@ def train(
     lr_scale: float,
     **optim: float,
 ) -> Trajectory:
-    """Batches of the two stages: cross entropy, then L_DMI with a smaller learning rate."""
-    descent, out = Descent(net, **optim), Trajectory()
+    """Batches of two stages: cross entropy; then L_DMI with a smaller learning rate, and no momentum of the first."""
+    out = Trajectory()
     net.train()
     for stage, batches in enumerate(stages):
-        if stage == 1:
-            descent.lr = optim["lr"] * lr_scale
+        descent = Descent(net, **{**optim, "lr": optim["lr"] * (lr_scale if stage == 1 else 1.0)})
         for batch in batches:
             logits, labels = net(x[list(batch)]), [int(y[i]) for i in batch]
             if stage == 0:

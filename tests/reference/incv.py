@@ -59,6 +59,17 @@ def estimated_rate(agreement: float, others: int) -> float:
     return min(e, least)
 
 
+def round_factor(epoch: int) -> float:
+    """The authors' INCV_lr_schedule, epochs counted from 0."""
+    if epoch > 40:
+        return 0.1
+    if epoch > 30:
+        return 0.25
+    if epoch > 20:
+        return 0.5
+    return 1.0
+
+
 def batch_loss(net: nn.Module, x: Tensor, y: Tensor, rows: Sequence[int], num_classes: int) -> Tensor:
     loss = torch.zeros((), dtype=torch.float64)
     for z, row in zip(net(x[list(rows)]), rows, strict=True):
@@ -102,10 +113,13 @@ def train(
             best_epoch = r < (2 if rate > 0.3 else 4)
         best: list[tuple[float, list[bool], list[float]]] = [(-1.0, [], []), (-1.0, [], [])]
         held = [sorted(half[1]), sorted(half[0])]  # network k has not seen these
-        for passes in round_epochs[r]:
+        for e, passes in enumerate(round_epochs[r]):
             for k, batches in enumerate(passes):
                 assert {row for rows in batches for row in rows} == selected | half[k]
-                for rows in batches:
+                for b, rows in enumerate(batches):
+                    # Epochs of the authors' fifty, counted from 0.
+                    place = 50 * (e * len(batches) + b) // (len(round_epochs[r]) * len(batches))
+                    descents[k].lr = optim["lr"] * round_factor(place)
                     loss = batch_loss(nets[k], x, y, rows, s.num_classes)
                     descents[k].update(loss)
                     note(nets, loss.item())

@@ -70,7 +70,7 @@ def train(
                     loss = loss + alpha * prior_term(predictions)
                 descent.update(loss)
                 out.loss.append(loss.item())
-                out.targets.append([table.clone() for table in (*recent, labels)])
+                out.targets.append([torch.cat(recent, dim=1), labels.clone()])
                 out.weights.append([w.detach().clone() for w in net.parameters()])
             if s == 0 and epoch + 1 >= start:
                 known = min(epoch + 1, window)

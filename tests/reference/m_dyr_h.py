@@ -38,6 +38,15 @@ def density(x: float, a: float, b: float) -> float:
     )
 
 
+def inside(value: float) -> float:
+    """Off 0 and 1, where densities are 0 or infinite, as the authors do it: outside at .001, inside at 1e-4."""
+    if value <= 0:
+        return 0.001
+    if value >= 1:
+        return 0.999
+    return min(max(value, 1e-4), 1 - 1e-4)
+
+
 class Mixture:
     """w, a, b of both components; component 1 has the higher mean."""
 
@@ -45,7 +54,7 @@ class Mixture:
         first, last = percentile(losses, 5), percentile(losses, 95)
         self.low, self.high = first + 1e-5, last + 1e-6
         kept = [loss for loss in losses if first <= loss <= last]
-        x = [min(max(self.scaled(loss), 1e-3), 1 - 1e-3) for loss in kept]
+        x = [inside(self.scaled(loss)) for loss in kept]
         self.w, self.a, self.b = [0.5, 0.5], [1.0, 2.0], [2.0, 1.0]
         for _ in range(10):
             shares = []

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from reference.ce import Trajectory, cross_entropy, one_hot, softmax
 from reference.descent import Descent
-from reference.dividemix import clean_probability
+from reference.dividemix import clean_probability, scaled
 
 
 @dataclass
@@ -57,7 +57,7 @@ def labelled_rows(net: nn.Module, x: Tensor, y: Tensor, s: Settings) -> set[int]
     judge = copy.deepcopy(net).eval()
     with torch.no_grad():
         losses = [float(cross_entropy(z, one_hot(int(c), s.num_classes))) for z, c in zip(judge(x), y, strict=True)]
-    return {i for i, p in enumerate(clean_probability(losses)) if p > s.threshold}
+    return {i for i, p in enumerate(clean_probability(scaled(losses))) if p > s.threshold}
 
 
 def semi_loss(net: nn.Module, visit: Visit, y: Tensor, s: Settings) -> Tensor:

@@ -36,13 +36,16 @@ def train(
     beta: float,
     **optim: float,
 ) -> tuple[Trajectory, Tensor]:
-    """Both stages; returns b too. The complex form reads the features off TinyNet's layers."""
+    """Both stages, the second without momentum of the first; returns b too.
+
+    The complex form reads the features off TinyNet's layers.
+    """
     width = net.layers[-1].in_features
     b = nn.Parameter(torch.zeros(num_classes, num_classes, dtype=torch.float32))
     u = nn.Parameter(torch.zeros(num_classes, num_classes, width, dtype=torch.float32))
-    descent = ScaledDescent([(list(net.parameters()), 1.0, 1.0), ([b, u], 1.0, 0.0)], **optim)
     out = Trajectory()
     for stage, batches in enumerate(stages):
+        descent = ScaledDescent([(list(net.parameters()), 1.0, 1.0), ([b, u], 1.0, 0.0)], **optim)
         if stage == 1:
             with torch.no_grad():
                 b.copy_(torch.tensor(start(predictions(net, x), y.tolist(), hard=hard)))

@@ -59,10 +59,10 @@ def train(
             for rows in batches:
                 twice = second_pass and epoch >= warmup[run]
                 logits = (copy.deepcopy(net) if twice else net)(x[list(rows)])  # a copy: looking leaves no trace
-                losses = [cross_entropy(z, one_hot(label[i], num_classes)) for z, i in zip(logits, rows, strict=True)]
+                given = [cross_entropy(z, one_hot(int(y[i]), num_classes)) for z, i in zip(logits, rows, strict=True)]
                 learn = {i: label[i] for i in rows}
                 if epoch >= warmup[run]:
-                    order = sorted(range(len(rows)), key=lambda k: losses[k].item())
+                    order = sorted(range(len(rows)), key=lambda k: given[k].item())
                     clean = [rows[k] for k in order[: number_clean(len(rows), rate)]]
                     learn = {}
                     for i in rows:

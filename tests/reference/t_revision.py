@@ -33,11 +33,11 @@ def train(
     percentile: float,
     **optim: float,
 ) -> tuple[Trajectory, Tensor]:
-    """Three stages; returns the revised T too."""
+    """Three stages, each without the momentum of the one before; returns the revised T too."""
     slack = nn.Parameter(torch.zeros(num_classes, num_classes, dtype=torch.float32))
-    descent = ScaledDescent([(list(net.parameters()), 1.0, 1.0), ([slack], slack_lr, 0.0)], **optim)
     out, matrix = Trajectory(), []
     for stage, batches in enumerate(stages):
+        descent = ScaledDescent([(list(net.parameters()), 1.0, 1.0), ([slack], slack_lr, 0.0)], **optim)
         if stage == 1:
             matrix = anchors(predictions(net, x), percentile)
         net.train()

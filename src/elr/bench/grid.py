@@ -73,9 +73,8 @@ class Grid:
         shared = {"runtime.threads": 1, **self.settings, **place}
         known = options({"method": name})
         shared = {key: value for key, value in shared.items() if not key.startswith("method.") or key in known}
-        if self.budget == "equal":
-            return _equal({**shared, **own})
-        return _authors(shared, {**METHODS[name].authors, **own})
+        shared |= own
+        return _equal(shared) if self.budget == "equal" else _authors(shared, METHODS[name].authors)
 
     def baseline(self) -> Config:
         """Cross entropy in the first place of the grid: what costs are relative to."""
@@ -87,6 +86,7 @@ class Grid:
         own = ("method.", "noise.kind", "noise.rate", "seed")
         settings = {key: value for key, value in config.identity().items() if not key.startswith(own)}
         settings |= {key: str(value) for key, value in self.settings.items() if key.startswith("method.")}
+        settings["runtime.precision"] = config.runtime.precision  # free for one run, but it moves every number
         whole = {"budget": self.budget, "settings": settings, "cells": sorted(cell.name for cell in self.cells)}
         return dict(json.loads(json.dumps(whole)))
 
@@ -106,7 +106,9 @@ def make_grid(
     first = convert(settings.get("seed", 0), int, "seed")
     settings = {key: value for key, value in settings.items() if key != "seed"}
     grid = Grid(settings, noise_settings(kinds, rates), arms, tuple(range(first, first + seeds)), budget)
-    _ = grid.cells  # resolves every configuration
+    names = [cell.name for cell in grid.cells]  # resolves every configuration
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two cells have the same name, {twice[0]}: rates are told apart by six digits")
     return grid
 
 
@@ -162,34 +164,22 @@ def _equal(settings: Mapping[str, Any]) -> Config:
     config = resolve(settings)
     method = config.make_method()
     epochs = max(1, round(config.epochs / method.backwards))
-    if epochs == config.epochs:
+    if epochs == config.epochs and len(method.plan(epochs)) == 1:
         return config
-    curve = _squeezed(config.schedule.arguments, epochs / config.epochs, config.epochs)
-    return resolve({**settings, "epochs": epochs, **{f"schedule.{key}": value for key, value in curve.items()}})
-
-
-def _squeezed(arguments: Mapping[str, Any], factor: float, epochs: int) -> dict[str, Any]:
-    """Lengths of a schedule that are given in epochs, for a run of another length; the rest is in fractions anyway."""
-    curve: dict[str, Any] = {}
-    if arguments.get("milestones"):
-        curve["milestones"] = tuple(sorted({max(1, round(factor * m)) for m in arguments["milestones"]}))
-    if "period" in arguments:
-        curve["period"] = max(1, round(factor * arguments["period"]))
-    if arguments.get("milestone", 0.0) > 1.0:
-        curve["milestone"] = min(1.0, arguments["milestone"] / epochs)
-    return curve
+    # A schedule's epochs count from the start of a stage: in fewer of them it would end high up on its curve.
+    return resolve({"schedule.epochs": config.epochs, **settings, "epochs": epochs})
 
 
 def _authors(settings: Mapping[str, Any], authors: Mapping[str, Any]) -> Config:
-    """Epochs, optimizer and schedule of the authors; data, noise and network as given."""
+    """Epochs, optimizer and schedule of the authors; data, noise, network and what is set for the method as given."""
     if authors:
         settings = {key: value for key, value in settings.items() if not is_schedule(key)}
-    return resolve({**settings, **authors})
+    return resolve({**authors, **settings})
 
 
 def is_schedule(key: str) -> bool:
     """Whether ``--budget authors`` decides this option."""
-    return key == "epochs" or key.startswith(("optim.", "schedule."))
+    return key in ("epochs", "optim", "schedule") or key.startswith(("optim.", "schedule."))
 
 
 def claim_grid(out: Path, grid: Grid) -> None:

@@ -20,6 +20,7 @@ COLUMNS = (
     "status",  # done, failed, not run
     "result",  # whose numbers are the method's: the last epoch's, or those of the epoch selected on noisy validation
     "epochs",
+    "gradients",  # gradient evaluations of the run for a training example: what cross entropy takes in so many epochs
     "test_accuracy",
     "selected_test_accuracy",
     "selected_epoch",
@@ -37,15 +38,21 @@ COLUMNS = (
 )
 LEGEND = (
     "Mean ± standard deviation over seeds, in %. *Last*: after the last epoch; *chosen*: at the epoch that is best on "
-    "noisy validation; *memorised*: part of the wrong training labels that the method's result predicts; *seconds* of "
-    "one run by itself; *cost* of an epoch relative to cross entropy, measured, and by counting forwards and backwards."
+    "noisy validation (without a test part, an optimistic number); with an asterisk: a method whose result is the "
+    "chosen epoch, and stands in the order by it. *Memorised*: part of the wrong training labels that the result "
+    "predicts. *Gradients*: gradient evaluations for a training example in the whole run, counted. *Seconds* of a run "
+    "by itself; *cost* of an epoch relative to cross entropy, measured, and by *arithmetic*, counting forwards and "
+    "backwards."
 )
 BUDGETS = {
-    "equal": "same network, batch, augmentation, optimizer and learning-rate curve, and the same number of gradient "
-    "evaluations: a method that takes k of them for an example in an epoch has 1/k of the epochs (column epochs). "
+    "equal": "same network, batch, augmentation and optimizer, and the same number of gradient evaluations: a method "
+    "that takes k of them for an example in an epoch has 1/k of the epochs. For methods that select examples k is what "
+    "is usual; the column of gradients says what they took. The learning rate is the same function of the part of a "
+    "stage that is done; methods whose authors give a stage a rate of its own keep it, relative to the run's. "
     "Forward passes without a gradient are free under this budget; the column of cost counts them.",
-    "authors": "each method has the epochs, optimizer, batch and learning-rate schedule of its authors on CIFAR-10; "
-    "network and data are the same for all. Methods differ in epochs and in cost: compare both.",
+    "authors": "each method has the epochs, optimizer, batch and learning-rate schedule of its authors on CIFAR-10, as "
+    "far as they are known; network and data are the same for all. Methods differ in gradients and in cost: compare "
+    "both.",
 }
 
 
@@ -119,8 +126,8 @@ def provenance(about: Mapping[str, Any]) -> str:
     facts, timing = about["facts"], next(iter((about["timing"] or {}).values()), None)
     versions = ", ".join(f"{name} {facts[name]}" for name in ("elr", "torch", "numpy", "scikit-learn") if name in facts)
     timed = (
-        f"times: {timing['epochs']} epochs of at most {timing['rows']:,} examples, {timing['rounds']} rounds, one at a "
-        f"time in turns with cross entropy, {timing['threads']} thread(s)"
+        f"times: {timing['epochs']} epochs of at most {timing['rows']:,} examples with noise {timing['noise']}, "
+        f"{timing['rounds']} rounds, one at a time in turns with cross entropy, {timing['threads']} thread(s)"
         if timing
         else "times: not measured"
     )
@@ -133,7 +140,7 @@ def provenance(about: Mapping[str, Any]) -> str:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """A table for each noise setting, best method at the last epoch first."""
+    """A table for each noise setting, best result first."""
     settings = dict.fromkeys((row["noise"], row["rate"]) for row in rows)
     return "\n".join(
         _table(kind, rate, [r for r in rows if (r["noise"], r["rate"]) == (kind, rate)]) for kind, rate in settings
@@ -141,12 +148,12 @@ def tables(rows: Sequence[Row]) -> str:
 
 
 def overview(rows: Sequence[Row]) -> str:
-    """Accuracy at the last epoch (at the chosen one) of every method at every noise: best mean first."""
+    """Accuracy at the last epoch (at the chosen one) of every method at every noise: best mean result first."""
     settings = list(dict.fromkeys((row["noise"], row["rate"]) for row in rows))
     methods = list(dict.fromkeys(row["method"] for row in rows))
     lines = []
     for name in methods:
-        cells, levels = [name], []
+        cells, levels = [_shown(rows, name)], []
         for kind, rate in settings:
             own = [row for row in rows if (row["noise"], row["rate"], row["method"]) == (kind, rate, name)]
             done = [row for row in own if row["status"] == "done"]
@@ -162,17 +169,19 @@ def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
     methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: -_level(rows, name))
     measure = "test" if any(row.get("test_accuracy") is not None for row in rows) else "noisy validation"
     prefix = "test" if measure == "test" else "val"
-    heads = ["method", "epochs", f"{measure}, last", f"{measure}, chosen", "memorised"]
+    heads = ["method", "epochs", "gradients", f"{measure}, last", f"{measure}, chosen", "memorised"]
     heads += ["seconds", "cost / CE", "arithmetic", "seeds"]
     lines = [heads]
     for name in methods:
         own = [row for row in rows if row["method"] == name]
         done = [row for row in own if row["status"] == "done"]
-        cells = [name, str(own[0]["epochs"])]
+        planned = [row for row in own if row.get("seed") is not None]
+        taken = [row["gradients"] for row in done if row.get("gradients") is not None]
+        cells = [_shown(rows, name), str(own[0]["epochs"]), _number(statistics.mean(taken) if taken else None, ".0f")]
         cells += [percent(done, f"{prefix}_accuracy"), percent(done, f"selected_{prefix}_accuracy")]
         cells.append(percent(done, "selected_wrong_memorized" if own[0]["result"] == "selected" else "wrong_memorized"))
         cells += [_number(own[0]["seconds"], ".0f"), _number(own[0]["cost"], ".2f"), f"{own[0]['arithmetic']:.2f}"]
-        cells.append(f"{len(done)}" if len(done) == len(own) else f"{len(done)} of {len(own)}")
+        cells.append(f"{len(done)}" if len(done) == len(planned) else f"{len(done)} of {len(planned)}")
         lines.append(cells)
     return f"### {title(kind, rate, rows)}\n\n{_aligned(lines)}"
 
@@ -191,10 +200,16 @@ def title(kind: str, rate: float, rows: Sequence[Row]) -> str:
     return f"{kind} noise, {100 * rate:g} %{wrong}" if setting_name(kind, rate) != kind else f"noise: {kind}{wrong}"
 
 
+def _shown(rows: Sequence[Row], method: str) -> str:
+    """Its name, with an asterisk if its result is the chosen epoch."""
+    return f"{method} \\*" if any(r["method"] == method and r["result"] == "selected" for r in rows) else method
+
+
 def _level(rows: Sequence[Row], method: str) -> float:
-    """Mean accuracy at the last epoch, for the order of a table."""
+    """Mean accuracy of the method's result, for the order of a table."""
     own = [row for row in rows if row["method"] == method and row["status"] == "done"]
-    for key in ("test_accuracy", "val_accuracy"):
+    prefix = "selected_" if own and own[0]["result"] == "selected" else ""
+    for key in (f"{prefix}test_accuracy", f"{prefix}val_accuracy"):
         if values := [row[key] for row in own if row.get(key) is not None]:
             return float(statistics.mean(values))
     return -1.0

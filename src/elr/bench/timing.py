@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elr.bench.grid import BASELINE, Grid
+from elr.bench.grid import BASELINE, Grid, setting_name
 from elr.config import Config
 from elr.data import Data, load
 from elr.engine.evaluate import EvaluateConfig
@@ -20,8 +20,8 @@ from elr.engine.train import Job, train
 from elr.parts.draw import generator
 from elr.report.records import read_json, write_json
 
-ROWS = 2048  # at most: an epoch costs in proportion to its examples
-EPOCHS = 5  # lengths within a run are fractions of it, so a short run is a small picture of a long one
+ROWS = 1024  # at most: an epoch costs in proportion to its examples
+EPOCHS = 10  # lengths within a run are fractions of it, but a stage or a warm-up has at least one epoch
 ROUNDS = 3
 
 
@@ -46,21 +46,25 @@ def epoch_seconds(config: Config, data: Data, *, epochs: int = EPOCHS, rows: int
     return float(statistics.mean(taken)) * n / len(chosen)
 
 
-def time_methods(
-    grid: Grid, out: Path, methods: tuple[str, ...], tell: Callable[[str, int, int], None]
-) -> dict[str, dict[str, Any]]:
-    """Seconds of an epoch of each method and their ratio to cross entropy; what was timed before is kept."""
+def read_times(grid: Grid, out: Path) -> dict[str, dict[str, Any]]:
+    """What was timed, as far as it was at the noise that this grid is timed at."""
     path = out / "timing.json"
-    found: dict[str, dict[str, Any]] = dict(read_json(path)) if path.exists() else {}
+    found = dict(read_json(path)) if path.exists() else {}
+    return {arm: times for arm, times in found.items() if times.get("noise") == setting_name(*grid.noises[0])}
+
+
+def time_methods(grid: Grid, out: Path, methods: tuple[str, ...], tell: Callable[[str, int, int], None]) -> None:
+    """Seconds of an epoch of each method and their ratio to cross entropy; what was timed before is kept."""
+    found = read_times(grid, out)
     data: Data | None = None
     for number, method in enumerate(methods, start=1):
         if method in found:
             continue
         tell(method, number, len(methods))
         data = data or _data(grid)
-        found[method] = time_beside(_serial(grid, grid.baseline()), _serial(grid, _of(grid, method)), data)
-        write_json(path, found)
-    return found
+        times = time_beside(_serial(grid, grid.baseline()), _serial(grid, _of(grid, method)), data)
+        found[method] = {"noise": setting_name(*grid.noises[0]), **times}
+        write_json(out / "timing.json", found)
 
 
 def time_beside(baseline: Config, config: Config, data: Data) -> dict[str, Any]:

@@ -10,9 +10,19 @@ from typing import Any
 
 import torch
 
-from elr.bench.grid import Grid, claim_grid, is_done, is_schedule, make_grid, method_arms, setting_name, split_arm
+from elr.bench.grid import (
+    Grid,
+    claim_grid,
+    folder,
+    is_done,
+    is_schedule,
+    make_grid,
+    method_arms,
+    setting_name,
+    split_arm,
+)
 from elr.bench.table import page, tidy, write_csv, write_table
-from elr.bench.timing import expected_seconds, time_methods
+from elr.bench.timing import expected_seconds, read_times, time_methods
 from elr.bench.work import locked, run_grid
 from elr.cli.flags import Parser, add_options, config_settings, known_options, parse
 from elr.cli.progress import clock, grid_watcher
@@ -20,7 +30,7 @@ from elr.config import FREE, Option, options
 from elr.convert import convert
 from elr.data import Data, load
 from elr.data.stream import JITTER
-from elr.fit import check_network
+from elr.fit import check_network, data_facts, same_data
 from elr.methods import METHODS
 from elr.report.machine import facts
 from elr.report.records import write_json
@@ -37,7 +47,7 @@ def bench(argv: Sequence[str]) -> int:
     out = Path(args.out or "runs/bench")
     if args.out is not None:
         claim_grid(out, grid)
-    data = _try_data(grid)
+    data = _try_data(grid, out if args.out is not None else None)
     jobs = _jobs(args.jobs, grid)
     todo = [cell for cell in grid.cells if args.out is None or not is_done(out, cell)]
     lines = _plan_lines(grid, data, jobs, len(todo))
@@ -57,18 +67,17 @@ def _run(grid: Grid, out: Path, jobs: int, data: Data, command: str, *, timed: b
     write_json(out / "bench.json", about)
     watch = grid_watcher(quiet=quiet)
     failures: dict[str, str] = {}
-    timing: dict[str, dict[str, Any]] = {}
     interrupted = False
     try:
         run_grid(grid, out, jobs, watch, failures)
         if timed:
             ran = tuple(m for m in grid.methods if any(is_done(out, c) for c in grid.cells if c.method == m))
-            timing = time_methods(grid, out, ran, watch.timing)
+            time_methods(grid, out, ran, watch.timing)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         watch.stop()
-    about["timing"] = timing
+    timing = about["timing"] = read_times(grid, out)
     about["failures"] = failures
     rows = tidy(grid, out, timing, failures)
     write_json(out / "bench.json", about)
@@ -174,17 +183,25 @@ def _jobs(asked: str | None, grid: Grid) -> int:
         return jobs
     if grid.baseline().runtime.resolved_device().type != "cpu":
         return 1  # cells that share a device would only wait for each other
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // (grid.baseline().runtime.threads or 1))
 
 
-def _try_data(grid: Grid) -> Data:
-    """Load every noise setting once, so that a mistake shows before hours of work; returns the first."""
+def _try_data(grid: Grid, out: Path | None) -> Data:
+    """Load every noise setting once, so that a mistake shows before hours of work; returns the first.
+
+    What is done must have been done on these data: a folder of pictures may have changed since.
+    """
     loaded = []
     for kind, rate in grid.noises:
         config = grid.config(grid.methods[0], kind, rate, grid.seeds[0])
         data = load(config.data, config.noise, config.seed)
         check_network(config.model_maker(data.shape, data.num_classes), data)
         loaded.append(data)
+        here = [c for c in grid.cells if (c.noise, c.rate, c.seed) == (kind, rate, grid.seeds[0])]
+        for run in [folder(out, cell) for cell in here] if out is not None else []:
+            if (run / "data.json").exists():
+                same_data(run, data_facts(data))
     return loaded[0]
 
 

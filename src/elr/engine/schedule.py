@@ -10,16 +10,45 @@ Schedule = Callable[[Clock, float], float]
 
 
 @dataclass(frozen=True)
-class Constant:
-    """The same learning rate throughout."""
+class Curve:
+    """A learning rate over the epochs of a stage."""
+
+    epochs: int | None = field(
+        default=None,
+        kw_only=True,
+        metadata={"help": "epochs that the schedule is written for: it is stretched or squeezed over each stage"},
+    )
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise ValueError(f"schedule.epochs must be at least 1, got {self.epochs}")
 
     def __call__(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this batch."""
+        return self.at(clock if self.epochs is None else stretched(clock, self.epochs), lr)
+
+    def at(self, clock: Clock, lr: float) -> float:
+        """Learning rate at this place of the epochs it is written for."""
+        raise NotImplementedError
+
+
+def stretched(clock: Clock, epochs: int) -> Clock:
+    """The place at the same fraction of a stage of ``epochs`` epochs."""
+    epoch, batch = divmod(clock.step * epochs, clock.steps)
+    return clock._replace(epoch=epoch, epochs=epochs, batch=batch, batches=clock.steps)
+
+
+@dataclass(frozen=True)
+class Constant(Curve):
+    """The same learning rate throughout."""
+
+    def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         return lr
 
 
 @dataclass(frozen=True)
-class MultiStep:
+class MultiStep(Curve):
     """Multiply by ``factor`` after each milestone; by default after one and two thirds of training, as on CIFAR-10."""
 
     milestones: tuple[int, ...] = field(
@@ -28,37 +57,39 @@ class MultiStep:
     factor: float = field(default=0.01, metadata={"help": "what the rate is multiplied with"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if list(self.milestones) != sorted(set(self.milestones)) or any(m < 1 for m in self.milestones):
             raise ValueError(f"schedule.milestones must be increasing epochs from 1 on, got {self.milestones}")
         _check_fraction("factor", self.factor)
 
-    def __call__(self, clock: Clock, lr: float) -> float:
+    def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         milestones = self.milestones or (clock.epochs / 3, 2 * clock.epochs / 3)
         return lr * float(self.factor) ** sum(clock.epoch >= milestone for milestone in milestones)
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Curve):
     """Cosine annealing with warm restarts (Loshchilov and Hutter 2017), one step an epoch as in the authors' code."""
 
     period: int = field(default=10, metadata={"help": "epochs between restarts"})
     min_lr: float = field(default=0.001, metadata={"help": "rate that the cosine falls to"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.period < 1:
             raise ValueError(f"schedule.period must be at least 1 epoch, got {self.period}")
         if not 0.0 <= self.min_lr < math.inf:
             raise ValueError(f"schedule.min_lr must be at least 0, got {self.min_lr}")
 
-    def __call__(self, clock: Clock, lr: float) -> float:
+    def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         phase = (clock.epoch % self.period) / self.period
         return self.min_lr + (lr - self.min_lr) * (1.0 + math.cos(math.pi * phase)) / 2.0
 
 
 @dataclass(frozen=True)
-class OneCycle:
+class OneCycle(Curve):
     """Up in a straight line, then down in a straight line, batch by batch."""
 
     warmup: float = field(default=0.23, metadata={"help": "fraction of training until the peak"})
@@ -66,12 +97,13 @@ class OneCycle:
     end: float = field(default=0.07, metadata={"help": "rate at the end, as a fraction of the peak"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.0 <= self.warmup < 1.0:
             raise ValueError(f"schedule.warmup must lie in [0, 1), got {self.warmup}")
         _check_fraction("start", self.start)
         _check_fraction("end", self.end)
 
-    def __call__(self, clock: Clock, lr: float) -> float:
+    def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         done = clock.progress
         if done < self.warmup:
@@ -80,7 +112,7 @@ class OneCycle:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Curve):
     """The same rate until a milestone, then down in a straight line, one step an epoch as in Co-teaching's code."""
 
     milestone: float = field(
@@ -89,11 +121,12 @@ class Linear:
     end: float = field(default=0.0, metadata={"help": "rate when training is over, as a fraction of the peak"})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.0 <= self.milestone < math.inf:
             raise ValueError(f"schedule.milestone must be at least 0, got {self.milestone}")
         _check_fraction("end", self.end)
 
-    def __call__(self, clock: Clock, lr: float) -> float:
+    def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         milestone = self.milestone * clock.epochs if self.milestone <= 1 else self.milestone
         if clock.epoch <= milestone:

@@ -104,6 +104,7 @@ class _Training:
         self.precision = torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext()
         self.outcome = Outcome([], [], None, None)
         self.batches = 0  # in an epoch, all passes together; known after the first
+        self.gradients = 0  # examples that went forward with a gradient in this epoch
 
     def run(self) -> Outcome:
         """Every epoch that is not behind us already."""
@@ -111,6 +112,20 @@ class _Training:
         if self.job.runtime.compile:
             for net in self.method.nets:
                 net.compile()
+            return self._run(done)
+        # Not in a compiled network: what counts would be compiled with it, and again for every count.
+        counts = [net.register_forward_pre_hook(self._count) for net in self.method.nets]
+        try:
+            return self._run(done)
+        finally:
+            for count in counts:
+                count.remove()
+
+    def _count(self, net: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        if torch.is_grad_enabled():
+            self.gradients += len(inputs[0])
+
+    def _run(self, done: int) -> Outcome:
         number = 0
         for s, stage in enumerate(self.stages):
             for e in range(stage.epochs):
@@ -133,7 +148,7 @@ class _Training:
         schedule = stage.schedule or self.job.schedule
         means = _Means(self.data.y)
         lr = 0.0
-        done = 0
+        done = self.gradients = 0
         for turn, (stream, step) in enumerate(self.method.epoch(self.data, start)):
             batches = self.data.num_batches(stream)
             for b, batch in enumerate(self.data.batches(stream, start._replace(turn=turn))):
@@ -152,7 +167,8 @@ class _Training:
                 done += 1
                 self.job.progress.batch(number, done, max(self.batches, done - b - 1 + batches))
         self.batches = done
-        return {"lr": lr, **means.values(number)}
+        counted = {} if self.job.runtime.compile else {"gradients": self.gradients / len(self.data)}
+        return {"lr": lr, **counted, **means.values(number)}
 
     def _close(self, record: Record, seconds: float, *, ends: bool) -> None:
         """Evaluate, select, record, save: in the order that makes a crash at any point harmless."""
@@ -162,14 +178,16 @@ class _Training:
         outcome = self.outcome
         outcome.records.append(record)
         if "val_accuracy" in record:
-            curve = smoothed([r["val_accuracy"] for r in self._since_fresh(record["stage"])])
+            curve = smoothed([r["val_accuracy"] for r in self._candidates(record["stage"])])
             record["val_smoothed"] = curve[-1]
             if len(curve) == 1 or curve[-1] > max(curve[:-1]):
                 outcome.selected_epoch = number
                 self._keep_selected()
         if ends:
-            if self.stages[record["stage"]].keep == "selected" and outcome.selected_epoch not in (None, number):
-                self._go_back()
+            if self.stages[record["stage"]].keep == "selected":
+                if outcome.selected_epoch not in (None, number):
+                    self._go_back()
+                forget(self.optimizer)  # momentum of other weights, or of another loss
             self.method.finish(record["stage"], self.data)
         timing = {"epoch": number, "train_seconds": seconds, "evaluate_seconds": time.perf_counter() - started}
         outcome.timing.append(timing)
@@ -179,9 +197,12 @@ class _Training:
             checkpoint.save(self.job.out / "checkpoint", number, self.method, self.optimizer, self.job.identity)
         self.job.progress.epoch(record, seconds)
 
-    def _since_fresh(self, stage: int) -> list[Record]:
-        """Records of the networks as they are now: those before a fresh start belong to others."""
-        start = max((s for s in range(stage + 1) if self.stages[s].fresh), default=0)
+    def _candidates(self, stage: int) -> list[Record]:
+        """Epochs to select from: those before a fresh start belong to other networks, and a stage that ended with its
+        selected network has had its choice.
+        """
+        begins = [s for s in range(1, stage + 1) if self.stages[s].fresh or self.stages[s - 1].keep == "selected"]
+        start = max(begins, default=0)
         return [record for record in self.outcome.records if record["stage"] >= start]
 
     def _go_back(self) -> None:
@@ -192,7 +213,6 @@ class _Training:
             state = checkpoint.read_tensors(self.job.out / "selected.safetensors")[0]
         nets = {name.removeprefix("nets."): value for name, value in state.items() if name.startswith("nets.")}
         self.method.nets.load_state_dict(nets)
-        forget(self.optimizer)  # momentum of other weights
 
     def _keep_selected(self) -> None:
         state = self.method.state_dict()
@@ -214,7 +234,7 @@ class _Training:
                 keep_lines(path, kept)
             setattr(self.outcome, name, kept)
         if self.outcome.records:
-            recent = self._since_fresh(self.outcome.records[-1]["stage"])
+            recent = self._candidates(self.outcome.records[-1]["stage"])
             if values := [r["val_accuracy"] for r in recent if "val_accuracy" in r]:
                 self.outcome.selected_epoch = recent[0]["epoch"] + selected(values)
         return done

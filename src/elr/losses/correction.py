@@ -62,7 +62,7 @@ def backward_loss(logits: Tensor, labels: Tensor, inverse: Tensor, *, clip: floa
     if labels.dim() == 1:
         rows = inverse[labels].to(log_p.dtype)  # (B, C)
     else:  # in float64, because autocast would multiply in half precision
-        rows = torch.matmul(labels.double(), inverse.double()).to(log_p.dtype)
+        rows = _like(torch.matmul(_float64(labels), _float64(inverse)), log_p)
     return -(rows * log_p).sum(dim=1)
 
 
@@ -95,6 +95,15 @@ def _logarithm(matrix: Tensor, log_p: Tensor) -> Tensor:
     return matrix.to(log_p.dtype).clamp_min(TINY).log()
 
 
+def _float64(values: Tensor) -> Tensor:
+    """In float64, on the CPU unless the device surely has it: MPS has none."""
+    return (values if values.is_cuda else values.cpu()).double()
+
+
+def _like(values: Tensor, other: Tensor) -> Tensor:
+    return values.to(other.dtype).to(other.device)  # in this order, and back in the other: float64 stays on the CPU
+
+
 def _at_label(values: Tensor, labels: Tensor) -> Tensor:
     """Values are those of the label already if it is an id."""
     return values if labels.dim() == 1 else under_label(values, labels)
@@ -107,8 +116,8 @@ def _noisy_log_p(log_p: Tensor, labels: Tensor, log_matrix: Tensor) -> Tensor:
     for all classes at once a product after all, in float64, where the smallest T times p does not underflow.
     """
     if labels.dim() == 2:
-        p, matrix = log_p.double().exp().unsqueeze(1), log_matrix.double().exp()
-        return torch.matmul(p, matrix).squeeze(1).log().to(log_p.dtype)
+        p, matrix = _float64(log_p).exp().unsqueeze(1), _float64(log_matrix).exp()
+        return _like(torch.matmul(p, matrix).squeeze(1).log(), log_p)
     if log_matrix.dim() == 2:
         return torch.logsumexp(log_p + log_matrix.T[labels], dim=1)
     column = labels.view(-1, 1, 1).expand(-1, log_p.shape[1], 1)  # (B, C, 1)

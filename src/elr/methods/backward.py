@@ -50,8 +50,9 @@ class Backward(Forward):
     def _use(self, matrix: Tensor) -> None:
         # DEVIATES from authors' code: a T that can hardly be inverted is drawn towards the identity, because a network
         # trained for a few epochs may take one example as the anchor of two classes.
-        usable = well_conditioned(matrix.double(), MOST_CONDITION)
-        if self.matrix is not None and not torch.equal(usable, matrix.double()):
+        wide = matrix.cpu().double()  # in this order: MPS has no float64
+        usable = well_conditioned(wide, MOST_CONDITION)
+        if self.matrix is not None and not torch.equal(usable, wide):
             raise ValueError(f"{self.matrix} can hardly be inverted: use method forward, which needs no inverse")
         super()._use(usable.float())
         self.inverse.copy_(torch.linalg.inv(usable))

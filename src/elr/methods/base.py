@@ -4,6 +4,7 @@ A method is stages of epochs of passes of batches. The engine runs the four loop
 the method says what the loss of a batch is. See docs/decisions/001-step-stage-clock.md.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -105,8 +106,8 @@ class Method(nn.Module):
 
 
 @torch.no_grad()
-def sweep(predict: Callable[[Tensor], Tensor], data: TrainData) -> Tensor:
-    """What a network in evaluation mode gives for every training row, in order, without augmentation: (n, C).
+def sweep(predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | None = None) -> Tensor:
+    """What a network in evaluation mode gives for these training rows (or all), in order, not augmented: (n, C).
 
     Pass a method's ``predict`` or one of its networks; the mode of a network is put back.
     """
@@ -114,21 +115,22 @@ def sweep(predict: Callable[[Tensor], Tensor], data: TrainData) -> Tensor:
     was_training = isinstance(net, nn.Module) and net.training
     if isinstance(net, nn.Module):
         net.eval()
-    stream = Stream(batch_size=SWEEP_BATCH, augment=False, shuffle=False)
-    rows = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
+    stream = Stream(rows, SWEEP_BATCH, augment=False, shuffle=False)
+    found = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
     if isinstance(net, nn.Module):
         net.train(was_training)
-    return rows
+    return found
 
 
 def shares(epochs: int, *weights: float) -> list[int]:
     """Split epochs among stages by weight, each at least one: a run shorter than its stages is lengthened."""
-    left, rest, parts = max(epochs, len(weights)), sum(weights), []
+    left, parts = max(epochs, len(weights)), []
     for k, weight in enumerate(weights):
         later = len(weights) - k - 1
-        part = min(max(1, round(left * weight / rest)) if later else left, left - later)
+        share = left * weight / sum(weights[k:]) if weight else 0.0
+        part = min(max(1, round(share)) if later else left, left - later)
         parts.append(part)
-        left, rest = left - part, rest - weight
+        left -= part
     return parts
 
 
@@ -137,8 +139,14 @@ def epochs_of(length: float, total: int) -> float:
     return length * total if length <= 1 else length
 
 
+def part_of_run(length: float, authors_epochs: int) -> float:
+    """The same as a part of the run, for a cost that is told before its epochs are known: then of the authors' run."""
+    return min(length if length <= 1 else length / authors_epochs, 1.0)
+
+
 def check_range(name: str, value: Any, low: float, high: float, *, open_high: bool = False) -> None:
-    """Raise ValueError with one clear line when a hyperparameter lies outside its range (NaN does)."""
+    """Raise ValueError with one clear line when a hyperparameter lies outside its range (NaN and infinity do)."""
+    open_high = open_high or high == math.inf
     inside = isinstance(value, int | float) and low <= value and (value < high if open_high else value <= high)
     if not inside:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}{')' if open_high else ']'}, got {value!r}")

@@ -43,7 +43,7 @@ class CoTeachingPlus(CoTeaching):
         forward_kept_only: bool = False,
     ) -> None:
         super().__init__(rate=rate, ramp=ramp, exponent=exponent, forward_kept_only=forward_kept_only)
-        check_range("warmup", warmup, 0.0, float("inf"), open_high=True)
+        check_range("warmup", warmup, 0.0, float("inf"))
         self.warmup = warmup  # the authors' 20 of 200 epochs on CIFAR-10
 
     def select(
@@ -51,9 +51,10 @@ class CoTeachingPlus(CoTeaching):
     ) -> tuple[Tensor, Tensor]:
         """Each other's small losses among the positions of disagreement; nothing where the networks agree on all."""
         # DEVIATES from authors' code: losses are cross entropies of logits, because theirs are of softmax outputs, a
-        # second softmax that flattens every gradient; the first example of the data set is not lost; and a batch
-        # without disagreement is skipped, where theirs learns from all of it, the wrong labels that are the reason for
-        # selecting included.
+        # second softmax that flattens every gradient; and the first example of the data set is not lost.
+        # DEVIATES from authors' code: a batch without disagreement is always skipped, where theirs is learned whole
+        # while epoch * batch number < 5000; and where the kept fraction is less than one example, one is kept and not
+        # all, because wrong labels are the reason for selecting.
         if clock.epoch < epochs_of(self.warmup, clock.epochs):
             return super().select(logits, losses, fraction, clock)
         rows = disagreement(logits)  # (D,)

@@ -79,8 +79,8 @@ class D2L(Method):
         super().build(make_net, num_examples, num_classes)
         self.num_classes = num_classes
         self.earlier = nn.ModuleList([copy.deepcopy(self.nets[0]).requires_grad_(False)] if self.rollback else [])
-        self.register_buffer("recent", torch.zeros(self.window + 1, dtype=torch.float64))  # LIDs, the newest last
-        self.register_buffer("smallest", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("recent", torch.zeros(self.window + 1))  # LIDs, the newest last
+        self.register_buffer("smallest", torch.zeros(()))
         self.register_buffer("turning", torch.full((), -1))  # epoch of the turning point, -1 before
         self.register_buffer("alpha", torch.ones(()))
 

@@ -198,7 +198,10 @@ class DivideMix(Method):
     @property
     def _mixed(self) -> int:
         """Rows that a labelled example brings into the loss, of two views of it and two of an unlabelled one."""
-        return 2 if self.lambda_u == 0 else 4
+        weight = self.lambda_u
+        if weight is None and self.rate is not None:
+            weight = published_lambda_u(self.rate, num_classes=10)  # how many there are is not known here
+        return 2 if weight == 0 else 4
 
     def _over_run(self, warm: float, divided: float) -> float:
         share = self.warmup if self.warmup <= 1 else 0.0
@@ -217,8 +220,11 @@ class DivideMix(Method):
         if divided == 0:
             self.noise_rate.estimate(torch.stack(losses).mean(dim=0))
         for k in range(2):
-            recent = self._remember(k, losses[k], divided) if self.loss_memory > 1 else losses[k]
-            self.clean.values[:, k] = gaussian_clean_probability(recent)
+            if self.loss_memory > 1:
+                clean = gaussian_clean_probability(self._remember(k, losses[k], divided), scale=False)
+            else:
+                clean = gaussian_clean_probability(losses[k])
+            self.clean.values[:, k] = clean
 
     def _remember(self, k: int, losses: Tensor, divided: int) -> Tensor:
         """Mean over the last epochs of losses scaled to [0, 1], (n,)."""

@@ -7,6 +7,7 @@ from elr.data.stream import Batch
 from elr.losses import cross_entropy, dmi_loss
 from elr.methods.base import Method, Stage, Step, check_range, epochs_of, shares
 from elr.parts.clock import Clock
+from elr.parts.rate import constant_rate
 
 
 class DMI(Method):
@@ -45,23 +46,19 @@ class DMI(Method):
         """Cross entropy, then L_DMI at a small constant learning rate."""
         first = min(epochs_of(self.pretrain, epochs), epochs)
         pretraining, rest = shares(epochs, first, epochs - first)
-        # DEVIATES from authors' code: momentum goes on, where they make a new optimizer for each epoch of that stage.
+        # DEVIATES from authors' code: momentum goes on within a stage, because it does in every method; they make a new
+        # optimizer for each epoch of both stages.
         # DEVIATES from authors' code: the last epoch is the result; they report the best of the stage on validation.
-        return [Stage(pretraining, keep="selected"), Stage(rest, lr_scale=self.lr_scale, schedule=constant)]
+        return [Stage(pretraining, keep="selected"), Stage(rest, lr_scale=self.lr_scale, schedule=constant_rate)]
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """Mean cross entropy in the first stage, L_DMI of the whole batch in the second."""
+        # DEVIATES from authors' code: a batch smaller than the others is not left out, in neither stage, because all
+        # examples count; if it misses a class, L_DMI learns nothing from it anyway.
         logits = self.nets[0](batch.x)
         seen = (batch.index, logits.detach())
         if clock.stage == 0:
             loss = cross_entropy(logits, batch.y).mean()
             return Step(loss, len(batch.y), seen, log={"ce": loss.detach()})
-        # DEVIATES from authors' code: a batch smaller than the others is not left out; if it misses a class it teaches
-        # nothing anyway.
         missing = batch.y.bincount(minlength=logits.shape[1]).eq(0).any().float()
         return Step(dmi_loss(logits, batch.y), len(batch.y), seen, log={"class_missing": missing})
-
-
-def constant(clock: Clock, lr: float) -> float:
-    """The schedule of the second stage."""
-    return lr

@@ -43,7 +43,7 @@ class Forward(Method):
         "optim.weight_decay": 1e-4,
         "optim.batch_size": 128,
         "schedule.name": "multistep",
-        "schedule.milestones": (40, 80),
+        "schedule.milestones": (41, 81),  # their "epoch > 40" counts from 0
         "schedule.factor": 0.1,
     }
 

@@ -65,7 +65,7 @@ class GCETruncated(Method):
         """Whether this epoch, counted from 0, begins with a pruning: never the first one, of a network unborn."""
         first = max(1, round(epochs_of(self.start, epochs)))
         period = max(1, round(epochs_of(self.every, epochs)))
-        return epoch >= first and (epoch - first) % period == 0
+        return self.k > 0.0 and epoch >= first and (epoch - first) % period == 0
 
     def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
         """Prune if it is time to, then one pass over all data: a pruned example still counts in batch norm."""

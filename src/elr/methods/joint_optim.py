@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy
@@ -78,9 +78,9 @@ class JointOptim(Method):
         self.labels = labels
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
-        """One network, a table of predictions for each epoch of the window, and the table of labels."""
+        """One network, a table of predictions in each epoch of the window, and the table of labels."""
         super().build(make_net, num_examples, num_classes)
-        self.recent = nn.ModuleList([ExampleTable(num_examples, num_classes) for _ in range(self.window)])
+        self.recent = ExampleTable(num_examples, self.window * num_classes)
         self.corrected = ExampleTable(num_examples, num_classes)
 
     def plan(self, epochs: int) -> list[Stage]:
@@ -106,12 +106,15 @@ class JointOptim(Method):
             penalty, entropy = balance_penalty(logits), -negative_entropy(logits).mean()
             loss = ce + self.alpha * penalty + self.beta * entropy
             log |= {"penalty": penalty.detach(), "entropy": entropy.detach()}
-            slot = self.recent[clock.epoch % self.window]
-            assert isinstance(slot, ExampleTable)
-            slot.write(batch.index, logits.detach().softmax(dim=1))
+            self._by_epoch[batch.index, clock.epoch % self.window] = logits.detach().softmax(dim=1)
         if y is not batch.y:
             log["relabelled"] = (self.corrected.rows(batch.index).argmax(dim=1) != batch.y).float().mean()
         return Step(loss, len(batch.y), seen=(batch.index, logits.detach()), log=log)
+
+    @property
+    def _by_epoch(self) -> Tensor:
+        """Predictions of the last epochs, (n, window, C)."""
+        return self.recent.values.view(len(self.recent.values), self.window, -1)
 
     def _start(self, clock: Clock) -> int:
         """Epochs of the first stage on the given labels: one at least, since before there are no predictions."""
@@ -129,8 +132,4 @@ class JointOptim(Method):
         """PAPER Eq. 8: labels are the mean of the predictions of the last epochs, made while training."""
         # DEVIATES from authors' code: the mean is over the epochs there were, because theirs counts zeros before the
         # tenth and its labels do not sum to 1.
-        tables = [table.values for table in self.recent[: min(epochs, self.window)] if isinstance(table, ExampleTable)]
-        total = torch.zeros_like(self.corrected.values)
-        for values in tables:
-            total += values
-        self.corrected.values.copy_(total / len(tables))
+        self.corrected.values.copy_(self._by_epoch[:, : min(epochs, self.window)].mean(dim=1))

@@ -36,8 +36,8 @@ class KL(Method):
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """Update the targets, then the loss with the new ones."""
-        logits = self.nets[0](batch.x).float()
-        t = self.targets.average_in(batch.index, logits.detach().softmax(dim=1), self.beta)
+        logits = self.nets[0](batch.x)
+        t = self.targets.average_in(batch.index, logits.detach().float().softmax(dim=1), self.beta)
         ce = cross_entropy(logits, batch.y).mean()
         penalty = target_cross_entropy(logits, t).mean()
         log = {"ce": ce.detach(), "penalty": penalty.detach()}

@@ -10,7 +10,7 @@ from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy
 from elr.losses.corrected import corrected_labels, label_rows
 from elr.losses.semi import balance_penalty
-from elr.methods.base import MakeNet, Method, Pass, Step, check_range, epochs_of, sweep
+from elr.methods.base import MakeNet, Method, Pass, Step, check_range, epochs_of, part_of_run, sweep
 from elr.parts.clock import Clock
 from elr.parts.mixture import BetaMixture
 from elr.parts.mixup import Mix, draw_mix
@@ -65,7 +65,7 @@ class MDYRH(Method):
     @property
     def cost(self) -> float:
         """Once labels give way, two forwards a step and the sweep come to another epoch of cross entropy."""
-        return 2.0 - part_of_run(self.start)
+        return 2.0 - part_of_run(self.start, AUTHORS_EPOCHS)
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
         """One network, and the numbers of the mixture."""
@@ -88,6 +88,8 @@ class MDYRH(Method):
         mix = draw_mix(clock.rng("mixup"), self.alpha, len(batch.y), batch.x.device, per_example=False)
         if clock.epoch < self._start(clock):
             return self._mixed(batch, mix, mix, label_rows(batch.y, self.num_classes))
+        # DEVIATES from authors' code: theirs are the losses after the mixed forward, when batch norm's statistics have
+        # moved once more, because here the labels are needed before it; their MD-DYR-SH has this order too.
         unmixed = self._unmixed(batch.x)
         wrong = self._wrong(batch)
         labels = corrected_labels(batch.y, unmixed.argmax(dim=1), wrong, self.num_classes)
@@ -131,8 +133,3 @@ class MDYRH(Method):
     def _start(self, clock: Clock) -> int:
         """Epochs of plain mixup: one at least, since a network that knows nothing has no losses to tell apart."""
         return max(round(epochs_of(self.start, clock.epochs)), 1)
-
-
-def part_of_run(length: float) -> float:
-    """A length in epochs as a part of the run, of the authors' run if it is given in epochs."""
-    return min(length if length <= 1 else length / AUTHORS_EPOCHS, 1.0)

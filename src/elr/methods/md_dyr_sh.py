@@ -5,8 +5,8 @@ from torch import Tensor
 
 from elr.data.stream import Batch
 from elr.losses.corrected import corrected_labels, label_rows
-from elr.methods.base import Step, check_range, epochs_of
-from elr.methods.m_dyr_h import AUTHORS_EPOCHS, MDYRH, part_of_run
+from elr.methods.base import Step, check_range, epochs_of, part_of_run
+from elr.methods.m_dyr_h import AUTHORS_EPOCHS, MDYRH
 from elr.parts.clock import Clock
 from elr.parts.mixup import Mix, draw_mix
 
@@ -41,7 +41,7 @@ class MDDYRSH(MDYRH):
         alpha: float = 32.0,
         start: float = 105 / AUTHORS_EPOCHS,
         guide: float = 5 / AUTHORS_EPOCHS,
-        cool: float = 90 / AUTHORS_EPOCHS,
+        cool: float = 89 / AUTHORS_EPOCHS,
         reg: float = 1.0,
     ) -> None:
         super().__init__(alpha=alpha, start=start, reg=reg)
@@ -53,7 +53,7 @@ class MDDYRSH(MDYRH):
     @property
     def cost(self) -> float:
         """As for M-DYR-H, but for a forward less while only inputs are mixed by the mixture."""
-        guided = min(part_of_run(self.guide), 1.0 - part_of_run(self.start))
+        guided = min(part_of_run(self.guide, AUTHORS_EPOCHS), 1.0 - part_of_run(self.start, AUTHORS_EPOCHS))
         return super().cost - guided / 3
 
     def step(self, batch: Batch, clock: Clock) -> Step:

@@ -11,7 +11,6 @@ from elr.losses import cross_entropy, target_cross_entropy
 from elr.losses.consistency import prediction_mse
 from elr.losses.label import wide
 from elr.methods.base import MakeNet, Method, Pass, Step, check_range, epochs_of, sweep
-from elr.methods.dividemix import DivideMix
 from elr.parts.average import AveragedNet, still_statistics
 from elr.parts.clock import Clock
 from elr.parts.guess import guess_labels
@@ -37,7 +36,7 @@ class MixMatch(Method):
         augmentations: K, views of an unlabelled example that its guess is the mean over.
         temperature: sharpening of guessed labels; 1 leaves them as they are.
         alpha: mixup draws the coefficient of each example from Beta(alpha, alpha); 0 switches mixup off.
-        lambda_u: weight of the unlabelled loss, a mean over classes; the authors' on CIFAR-10.
+        lambda_u: weight of the unlabelled loss, a mean over classes. None: 7.5 C, the authors' 75 on CIFAR-10.
         ramp_length: epochs in which lambda_u rises after the warm-up: a fraction of the run if at most 1.
         averaging: split and predict with averaged weights, as the authors predict.
         gamma: memory of the averaged weights, in [0, 1).
@@ -47,8 +46,7 @@ class MixMatch(Method):
     equation = "L = CE(x, y) + lambda_u |p(u) - sharpen(mean_k p(u_k))|^2, all mixed by mixup"
     passes = "11 forwards for a labelled and an unlabelled example together (backward = 2), and 1 sweep"
     published = "not in the paper's tables; part of DivideMix"
-    # The authors train for 65,536 kimg with a few thousand labels; under label noise DivideMix's schedule is the one.
-    authors = DivideMix.authors
+    # No ``authors``: theirs is for a few thousand right labels and 65 million images seen, not for noisy labels.
     per_example = "1 float (probability of a right label)"
     batch_coupled = True  # mixup
     views = 2
@@ -61,7 +59,7 @@ class MixMatch(Method):
         augmentations: int = 2,
         temperature: float = 0.5,
         alpha: float = 0.75,
-        lambda_u: float = 75.0,
+        lambda_u: float | None = None,
         ramp_length: float = 0.3,
         averaging: bool = False,
         gamma: float = 0.999,
@@ -72,7 +70,8 @@ class MixMatch(Method):
         check_range("augmentations", augmentations, 1, 16)
         check_range("temperature", temperature, 0.01, 100.0)
         check_range("alpha", alpha, 0.0, 1e6)
-        check_range("lambda_u", lambda_u, 0.0, float("inf"), open_high=True)
+        if lambda_u is not None:
+            check_range("lambda_u", lambda_u, 0.0, float("inf"), open_high=True)
         check_range("ramp_length", ramp_length, 0.0, float("inf"), open_high=True)
         check_range("gamma", gamma, 0.0, 1.0, open_high=True)
         self.warmup = warmup
@@ -133,7 +132,7 @@ class MixMatch(Method):
     def semi(self, share: float, batch: Batch, clock: Clock) -> Step:
         """MixMatch on a labelled batch and the unlabelled one beside it; ``share`` of all examples are labelled."""
         net, rows = self.nets[0], len(batch.y)
-        xs, seen = [batch.x], None
+        xs = [batch.x]
         targets = [nn.functional.one_hot(batch.y, self.num_classes).to(batch.x.dtype)]
         if batch.beside is not None:
             unlabelled = (batch.beside.x, *batch.beside.views)
@@ -142,7 +141,6 @@ class MixMatch(Method):
             xs += unlabelled
             guess = guess_labels([_probabilities(z) for z in guesses], self.temperature)
             targets += [guess.to(batch.x.dtype)] * len(unlabelled)
-            seen = batch.beside.index, guesses[0]
         x, y = torch.cat(xs), torch.cat(targets)
         if self.alpha > 0:
             mix = draw_mix(clock.rng("mixup"), self.alpha, len(x), x.device, per_example=True)
@@ -150,7 +148,8 @@ class MixMatch(Method):
         # DEVIATES from authors' code: all rows in one batch; they interleave three batches, so that each is normalised
         # by labelled and unlabelled rows alike, which one batch is anyway.
         logits = net(x)
-        weight = self.lambda_u * self._ramp(clock)
+        # A mean over classes weighs a class by 1/C: the authors' 75 for ten classes is far more for three.
+        weight = (7.5 * self.num_classes if self.lambda_u is None else self.lambda_u) * self._ramp(clock)
         loss_x = target_cross_entropy(logits[:rows], y[:rows]).mean()
         loss_u = prediction_mse(logits[rows:], y[rows:]).mean() if len(x) > rows else loss_x.new_zeros(())
         log: dict[str, Tensor | float] = {
@@ -159,7 +158,8 @@ class MixMatch(Method):
             "lambda_u": weight,
             "labelled": share,
         }
-        return Step(loss_x + weight * loss_u, rows, seen, log, self._follow)
+        # Only dropped labels have a prediction without mixing: agreement with these alone would mislead.
+        return Step(loss_x + weight * loss_u, rows, None, log, self._follow)
 
     def predict(self, x: Tensor) -> Tensor:
         """Probabilities by the averaged weights, if there are any."""

@@ -19,7 +19,7 @@ class Mixup(Method):
 
     Args:
         alpha: mixup draws its coefficient from Beta(alpha, alpha); 1 is the authors' setting on clean CIFAR-10. For
-            corrupted labels they found large ones best, 8 up to half of the labels wrong, 32 beyond; 0 switches it off.
+            corrupted labels they found large ones best, 8 at 20 % wrong, 32 at 50 % and 80 %; 0 switches it off.
         mix_per: one coefficient for the batch, or one for each example.
     """
 

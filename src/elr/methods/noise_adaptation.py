@@ -36,7 +36,9 @@ class NoiseAdaptation(Method):
     reference = "Goldberger and Ben-Reuven, ICLR 2017, Eq. (3)-(5)"
     equation = "-log sum_i p_i softmax_y(b_i)   [complex: softmax_y(u_i. h(x) + b_i)]"
     passes = "1 forward and backward; 1 sweep in the run"
-    keeps = "selected"  # as in the authors' code
+    # DEVIATES from authors' code: the epoch with the best noisy-validation accuracy, because the engine chooses so for
+    # every method; they stop when the validation loss has not fallen for 4 epochs, and take the weights they stop with.
+    keeps = "selected"
     authors: ClassVar[Mapping[str, Any]] = {  # at most 40 epochs for the start, 40 with the layer
         "epochs": 80,
         "optim.name": "adam",
@@ -100,6 +102,8 @@ class NoiseAdaptation(Method):
     def finish(self, stage: int, data: TrainData) -> None:
         """After pre-training, start T from the confusion of predictions with labels."""
         if stage == 0 and self.pretrain > 0:
+            # DEVIATES from authors' code: counted over the training part only, because methods never see validation
+            # data.
             p = sweep(self.predict, data)
             with torch.no_grad():
                 self.bias.copy_(torch.log(confusion(p, data.y, hard=self.count == "hard") + 1e-8))
@@ -112,6 +116,8 @@ class NoiseAdaptation(Method):
 
 def prior(num_classes: int) -> Tensor:
     """54 % on the diagonal, the rest spread evenly."""
+    # DEVIATES from authors' code: nothing random is added to its logarithm (.01 U(0, 1) there), because each row
+    # has a diagonal of its own to tell it apart.
     return torch.full((num_classes, num_classes), PRIOR / (num_classes - 1)).fill_diagonal_(1.0 - PRIOR)
 
 

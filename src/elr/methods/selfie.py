@@ -70,7 +70,7 @@ class SELFIE(Method):
             check_range("rate", rate, 0.0, 1.0, open_high=True)
         check_range("uncertainty", uncertainty, 0.0, 1.0)
         check_range("history", history, 1, 1000)
-        check_range("warmup", warmup, 0.0, float("inf"), open_high=True)
+        check_range("warmup", warmup, 0.0, float("inf"))
         check_range("restarts", restarts, 0, 100)
         self.rate = rate
         self.uncertainty = uncertainty
@@ -101,7 +101,8 @@ class SELFIE(Method):
     @property
     def tau(self) -> float:
         """Fraction of labels of this run taken for wrong."""
-        # PAPER: what was never refurbished is the most that can still be wrong.
+        # DEVIATES from paper: a later run starts with refurbished labels, and what was never refurbished is the most
+        # that can still be wrong, because the authors' code does both and recommends it.
         return min(float(self.noise_rate), float(self.untouched))
 
     def plan(self, epochs: int) -> list[Stage]:
@@ -152,7 +153,7 @@ class SELFIE(Method):
     def _selective(self, batch: Batch, labels: Tensor, clock: Clock) -> Step:
         size = len(labels)
         logits = look(self.nets, batch.x, learn=not self.forward_kept_only)[0]  # (B, C)
-        losses = cross_entropy(logits, labels)  # (B,)
+        losses = cross_entropy(logits, batch.y)  # (B,), of the given labels in every run
         rows, targets = self.select(batch.index, labels, losses, clock)
         again = logits_of(self.nets[0], batch.x, rows) if self.forward_kept_only else logits[rows]
         self._remember(batch.index, logits)

@@ -31,7 +31,7 @@ class SL(Method):
         "optim.weight_decay": 0.0,  # their "decay" is one of the learning rate; one layer of their own has L2
         "optim.batch_size": 128,
         "schedule.name": "multistep",
-        "schedule.milestones": (40, 80),
+        "schedule.milestones": (41, 81),  # their "epoch > 40" counts from 0
         "schedule.factor": 0.1,
     }
 
@@ -43,7 +43,7 @@ class SL(Method):
         self.alpha = alpha
         self.beta = beta
         # DEVIATES from paper (Wang et al.): A = -4 there. Their code clamps labels at 1e-4 and takes the natural log;
-        # the published numbers, the ELR paper's too, come from it, and -4 gives cross entropy twice the weight.
+        # their published numbers come from it, and -4 gives cross entropy twice the weight.
         self.A = A
 
     def step(self, batch: Batch, clock: Clock) -> Step:

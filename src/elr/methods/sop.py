@@ -19,7 +19,7 @@ class SOP(Method):
 
     Args:
         lr_u: learning rate of u, which adds to the given class; 10 for CIFAR-10 in the paper, 1 for CIFAR-100 (0.1 with
-            asymmetric noise). Constant, and divided by the batch size as the mean loss is.
+            asymmetric noise in their code). Constant, and divided by the batch size as the mean loss is.
         lr_v: learning rate of v, which takes from the other classes; 10 for symmetric noise in the paper, 100 for
             asymmetric. A short run needs a larger one: v grows by a factor of about 1 + 4 lr_v / B at each visit.
         init: standard deviation of u and v at the start.

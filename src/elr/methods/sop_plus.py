@@ -36,7 +36,7 @@ class SOPPlus(SOP):
         "epochs": 300,
         "optim.lr": 0.02,
         "optim.momentum": 0.9,
-        "optim.weight_decay": 5e-4,
+        "optim.weight_decay": 1e-3,
         "optim.batch_size": 128,
         "schedule.name": "cosine",
         "schedule.period": 300,

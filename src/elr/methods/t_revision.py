@@ -12,6 +12,7 @@ from elr.losses.correction import forward_loss, reweighted_loss
 from elr.methods.base import MakeNet, Method, Stage, Step, check_choice, check_range, epochs_of, shares, sweep
 from elr.parts.anchors import anchor_matrix
 from elr.parts.clock import Clock
+from elr.parts.rate import constant_rate
 
 Objective = Literal["reweight", "forward"]
 FLOOR = 1e-6  # of an entry of the revised T: no label is impossible
@@ -74,8 +75,9 @@ class TRevision(Method):
         # one of a short run, and a network of one epoch has no anchors yet.
         self.estimate = estimate
         self.revision = revision
-        # DEVIATES from authors' code: the run's optimizer at a small rate revises, because a run has one; theirs is
-        # Adam at 5e-7, which moves an entry of T by .035 at most in their 200 epochs.
+        # DEVIATES from authors' code: the run's optimizer at a small constant rate revises, because a run has one;
+        # theirs is Adam at 5e-7, which moves an entry of T by .035 at most in their 200 epochs.
+        # DEVIATES from authors' code: the estimate has the run's momentum, for the same reason; theirs has none.
         self.revision_lr = revision_lr
         self.slack_lr = slack_lr
         self.percentile = percentile
@@ -88,16 +90,19 @@ class TRevision(Method):
 
     def optim_scales(self) -> Mapping[str, tuple[float, float]]:
         """No weight decay, as for every matrix that is learned."""
+        # DEVIATES from authors' code: the slack is not decayed (1e-4 there), because that pulls T back to its estimate.
         return {"slack": (self.slack_lr, 0.0)}
 
     def plan(self, epochs: int) -> list[Stage]:
         """Estimate, train with T, revise; the network is never started anew."""
         first, last = epochs_of(self.estimate, epochs), epochs_of(self.revision, epochs)
         before, middle, after = shares(epochs, first, max(epochs - first - last, 0.0), last)
+        # DEVIATES from authors' code: noisy validation scores p in every stage, because that is what predicts; from the
+        # second stage on they score the argmax of p T.
         return [
             Stage(before, keep="selected"),
             Stage(middle, keep="selected"),
-            Stage(after, lr_scale=self.revision_lr),
+            Stage(after, lr_scale=self.revision_lr, schedule=constant_rate),
         ]
 
     def step(self, batch: Batch, clock: Clock) -> Step:

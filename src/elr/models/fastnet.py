@@ -80,14 +80,14 @@ class FastNet(nn.Module):
         """Set the stem to whiten the 2x2 patches of these normalised inputs (N, channels, height, width)."""
         weight = self.stem.weight
         size = weight.shape[1] * 4
-        moment = torch.zeros(size, size, dtype=torch.float64, device=weight.device)  # uncentred, as airbench has it
+        moment = torch.zeros(size, size, dtype=torch.float64)  # uncentred, as airbench has it; MPS has no float64
         count = 0
         for part in torch.split(x, 500):
             patches = functional.unfold(part.to(weight), 2).transpose(0, 1).flatten(1)  # (patch, 500 * places)
-            moment += patches @ patches.T
+            moment += (patches @ patches.T).cpu()
             count += patches.shape[1]
         values, vectors = torch.linalg.eigh(moment / count)
-        self._set_stem((vectors / (values + self.whitening_eps).sqrt()).T)
+        self._set_stem((vectors / (values + self.whitening_eps).sqrt()).T.to(weight.dtype))
 
     @torch.no_grad()
     def _set_stem(self, filters: Tensor) -> None:

@@ -18,9 +18,9 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
         neighbours: k, at most B - 1 of which are used.
 
     Returns:
-        (B,) float64.
+        (B,) float64, on the CPU, since MPS has no float64.
     """
-    x = features.detach().flatten(1).double()
+    x = features.detach().flatten(1).cpu().double()
     # By scalar products: nine times as fast as by differences, and in float64 what cancels does not matter.
     distances = torch.cdist(x, x, compute_mode="use_mm_for_euclid_dist")  # (B, B)
     distances.fill_diagonal_(torch.inf)  # a point is not its own neighbour

@@ -16,11 +16,12 @@ from torch import Tensor
 EM_STEPS = 10
 BINS = 100
 EDGE = 1e-4  # probabilities and scaled losses stay this far from 0 and 1
+OUTSIDE = 1e-3  # as far from 0 and 1 the authors put scaled losses that lie on or beyond them
 MIN_VARIANCE = 1e-6
 
 
 def gaussian_clean_probability(
-    losses: Tensor, *, max_iter: int = 10, tol: float = 1e-2, reg_covar: float = 5e-4
+    losses: Tensor, *, scale: bool = True, max_iter: int = 10, tol: float = 1e-2, reg_covar: float = 5e-4
 ) -> Tensor:
     """Probability that a label is right: posterior of the low-mean one of two Gaussians fitted to the losses.
 
@@ -28,7 +29,8 @@ def gaussian_clean_probability(
     speak against no label: every probability is 1. A loss that is not a finite number has probability 0.
 
     Args:
-        losses: (n,), not negative; they are scaled to [0, 1] here.
+        losses: (n,), not negative.
+        scale: scale them to [0, 1]; False for means of losses that were, which the authors fit as they are.
         max_iter: most steps of expectation maximisation.
         tol: it stops when the mean log-likelihood gains less than this.
         reg_covar: added to both variances of the scaled losses.
@@ -36,12 +38,12 @@ def gaussian_clean_probability(
     Returns:
         (n,) float32, on the device of the losses.
     """
-    values = losses.detach().double().cpu().numpy()
+    values = losses.detach().cpu().double().numpy()  # in this order: MPS has no float64
     finite = np.isfinite(values)
     seen = values[finite]
     if len(seen) < 2 or seen.max() <= seen.min():
         return torch.ones_like(losses, dtype=torch.float32)
-    x = (seen - seen.min()) / (seen.max() - seen.min())
+    x = (seen - seen.min()) / (seen.max() - seen.min()) if scale else seen
     # Imported here: scikit-learn takes longer to import than all that is ours.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -87,7 +89,7 @@ def estimate_noise_rate(losses: Tensor) -> float:
     and that wrong labels are not so rare that the second heap is the tail of the first: on clean data it says some
     per cent, and with noise that depends on the input it says too little.
     """
-    return float(1.0 - gaussian_clean_probability(losses).double().mean())
+    return float(1.0 - gaussian_clean_probability(losses).cpu().double().mean())
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class BetaMixture:
 
         Losses that are all equal speak against no label: the weight of the second component is then 0.
         """
-        values = losses.detach().double().cpu().numpy()
+        values = losses.detach().cpu().double().numpy()
         values = values[np.isfinite(values)]
         first, last = np.percentile(values, [5, 95]).tolist() if len(values) else (0.0, 0.0)
         low, high = first + 1e-5, last + 1e-6
@@ -118,7 +120,8 @@ class BetaMixture:
             return cls(weight=(1.0, 0.0))
         inner = values[(values >= first) & (values <= last)]
         inner = inner if len(inner) > 1 else values  # of two examples none is left
-        x = ((torch.from_numpy(inner) - low) / (high - low)).clamp(1e-3, 1.0 - 1e-3)
+        x = (torch.from_numpy(inner) - low) / (high - low)
+        x = x.masked_fill(x <= 0.0, OUTSIDE).masked_fill(x >= 1.0, 1.0 - OUTSIDE).clamp(EDGE, 1.0 - EDGE)
         mixture = cls(low=low, high=high)
         for _ in range(steps):
             mixture = mixture._em_step(x)
@@ -136,12 +139,12 @@ class BetaMixture:
         return self._table().to(losses.device)[bins]
 
     def numbers(self) -> Tensor:
-        """All of it as (8,) float64: weights, alphas, betas, range."""
-        return torch.tensor([*self.weight, *self.alpha, *self.beta, self.low, self.high], dtype=torch.float64)
+        """All of it as (8,) float32: weights, alphas, betas, range."""
+        return torch.tensor([*self.weight, *self.alpha, *self.beta, self.low, self.high])
 
     @classmethod
     def of(cls, numbers: Tensor) -> "BetaMixture":
-        """The mixture that ``numbers`` came from."""
+        """The mixture that ``numbers`` came from, to float32."""
         w0, w1, a0, a1, b0, b1, low, high = numbers.tolist()
         return cls((w0, w1), (a0, a1), (b0, b1), low, high)
 
@@ -174,6 +177,8 @@ class BetaMixture:
         return BetaMixture(w, a, b, self.low, self.high)
 
     def _table(self) -> Tensor:
+        # DEVIATES from authors' code: the table begins and ends 1e-4 from 0 and 1, theirs 1e-12 with 1e-12 added to the
+        # denominator, because so close to an end the power of x alone decides, whatever the weights.
         joint = self._joint(torch.linspace(EDGE, 1.0 - EDGE, BINS, dtype=torch.float64))
         wrong = joint[1] / joint.sum(dim=0).clamp_min(torch.finfo(torch.float64).tiny)  # (BINS,)
         peak = int(wrong.argmax())

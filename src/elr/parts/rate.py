@@ -4,5 +4,5 @@ from elr.parts.clock import Clock
 
 
 def constant_rate(clock: Clock, lr: float) -> float:
-    """The same learning rate throughout: labels are found while it is high, since that keeps them from being learnt."""
+    """The same learning rate throughout the stage."""
     return lr

@@ -37,14 +37,12 @@ class NoiseRate(nn.Module):
 
 
 def forget_rate(epoch: int, ramp: float, rate: float, exponent: float = 1.0) -> float:
-    """Fraction of a batch that co-teaching drops in this epoch (from 0): a line from 0 to rate^c, then rate itself.
-
-    The line has its end in the last epoch of the ramp; the first epoch keeps everything, however short the ramp.
-    """
-    # DEVIATES from paper: c is the power of the rate and not of the epoch, as in the authors' code; at c = 1 the same.
-    if epoch >= max(ramp, 1.0):
-        return rate
-    return float(rate**exponent) * min(1.0, epoch / max(ramp - 1.0, 1.0))
+    """Fraction of a batch that co-teaching drops in this epoch (from 0): a line up to rate^c, then rate itself."""
+    # PAPER: tau min(T / T_k, 1) with T = 1, 2, ...
+    # DEVIATES from paper: c is the power of the rate and not of the epoch, as in the authors' code.
+    # DEVIATES from authors' code: theirs is tau^c T / (T_k - 1), at its end an epoch early, because they spread T_k
+    # values over [0, tau^c] and never train in the epoch of the first.
+    return float(rate**exponent) * (epoch + 1) / ramp if epoch + 1 <= ramp else rate
 
 
 def kept_count(size: int, fraction: float) -> int:
