@@ -8,6 +8,7 @@ from typing import Any
 
 from elr.bench.table import overview, provenance, read_csv, tables, title
 from elr.methods import METHODS
+from elr.report.comparison import draw_comparison
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
@@ -115,6 +116,9 @@ def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool
     seen = {(row["noise"], row["rate"]) for row in found}
     missing = [title(kind, rate, []) for kind, rate in noises if (kind, rate) not in seen]
     parts += [f"### {text}\n\nnot run\n" for text in missing]
+    picture = f"figures/{name}.svg"
+    if (ROOT / "docs" / picture).exists():
+        parts.insert(0, f"![every method at its last and at its chosen epoch]({picture})\n")
     for budget in sorted({row["budget"] for row in found}, reverse=True):
         parts.insert(0, f"Budget `{budget}`:\n\n" + overview([row for row in found if row["budget"] == budget]))
     return "\n" + "\n".join(parts) + "\n"
@@ -166,5 +170,8 @@ def render(name: str) -> str:
 
 
 if __name__ == "__main__":
+    for found in ("bench_digits", "bench_cifar10"):
+        rows = [row for path in sorted((ROOT / "results" / found).glob("*.csv")) for row in read_csv(path)]
+        draw_comparison(rows, ROOT / "docs" / "figures" / found)
     for name in PARTS:
         (ROOT / name).write_text(render(name), encoding="utf-8")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elr.report import machine, records
+from elr.report.comparison import draw_comparison
 from elr.report.figure1 import draw_figure1
 from elr.report.machine import facts
 from elr.report.metrics import accuracy, fractions, selected, smoothed
@@ -141,6 +143,40 @@ def test_figure_1_is_drawn_the_same_every_time(tmp_path: Path) -> None:
     assert svg == (tmp_path / "two.svg").read_text()
     assert all(word in svg for word in ("cross entropy", "ELR", "clean labels", "wrong labels", "memorized", "epoch"))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["one.png", "one.svg", "two.png", "two.svg"]
+
+
+# Comparison
+
+
+def comparison_rows() -> list[dict[str, Any]]:
+    rows = []
+    for noise, rate in (("symmetric", 0.4), ("none", 0.0)):
+        for method, result, last, chosen in (
+            ("ce", "last", 0.7, 0.9),
+            ("early_stopping", "selected", 0.7, 0.9),
+            ("elr", "last", 0.95, 0.94),
+        ):
+            row = {"noise": noise, "rate": rate, "method": method, "result": result, "status": "done"}
+            rows += [{**row, "test_accuracy": last + s / 100, "selected_test_accuracy": chosen} for s in range(2)]
+    return [*rows, {**rows[0], "status": "not run", "test_accuracy": None, "selected_test_accuracy": None}]
+
+
+def test_a_comparison_is_drawn_the_same_every_time_best_result_on_top(tmp_path: Path) -> None:
+    first = draw_comparison(comparison_rows(), tmp_path / "a")
+    second = draw_comparison(comparison_rows(), tmp_path / "b")
+    assert [path.suffix for path in first] == [".png", ".svg"]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+    text = first[1].read_text(encoding="utf-8")
+    titles = [text.index(f"<!-- {word} -->") for word in ("elr", "early_stopping", "ce", "symmetric, 40 %", "none")]
+    # The axis is drawn from below: ce, then what was stopped early by its chosen epoch, then elr.
+    assert titles[2] < titles[1] < titles[0] < titles[4]
+
+
+def test_a_comparison_without_tests_is_not_drawn(tmp_path: Path) -> None:
+    rows = [{**row, "test_accuracy": None} for row in comparison_rows()]
+    assert draw_comparison(rows, tmp_path / "a") == []
+    assert not list(tmp_path.iterdir())
 
 
 # Facts about the machine

@@ -32,6 +32,7 @@ from elr.data import Data, load
 from elr.data.stream import JITTER
 from elr.fit import check_network, data_facts, same_data
 from elr.methods import METHODS
+from elr.report.comparison import draw_comparison
 from elr.report.machine import facts
 from elr.report.records import write_json
 
@@ -83,13 +84,14 @@ def _run(grid: Grid, out: Path, jobs: int, data: Data, command: str, *, timed: b
     write_json(out / "bench.json", about)
     write_csv(out / "table.csv", rows)
     write_table(out / "table.md", rows, about, failures)
+    drawn = draw_comparison(rows, out / "table")
     if interrupted:
         done = sum(is_done(out, cell) for cell in grid.cells)
         print(f"elr: interrupted; {done} of {len(grid.cells)} cells are done in {out}", file=sys.stderr)
         print("elr: the same command goes on where it stopped", file=sys.stderr)
         return 1
     print(page(rows, about, failures))
-    print(f"table.csv, table.md and bench.json are in {out}")
+    print(f"{', '.join(['table.csv', 'table.md', *(path.name for path in drawn), 'bench.json'])} are in {out}")
     for name, reason in failures.items():
         print(f"elr: {name} failed: {reason}", file=sys.stderr)
     return 1 if failures else 0
@@ -133,8 +135,8 @@ def _parser() -> Parser:
         "[any option of elr train]",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compare methods on the same data, noise and network, over several seeds. Every cell of the grid "
-        "is an ordinary run\nbelow DIR/runs; what is done is not run again. Writes DIR/table.csv, DIR/table.md and "
-        "DIR/bench.json.",
+        "is an ordinary run\nbelow DIR/runs; what is done is not run again. Writes DIR/table.csv, DIR/table.md, "
+        "DIR/table.png and .svg, and DIR/bench.json.",
         epilog="--method.NAME VALUE sets an argument of every method compared that has it.",
     )
     parser.add_argument("DATA", nargs="?", help="short for --data")

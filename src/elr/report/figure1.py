@@ -4,19 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elr.report.records import Record, replacing
+from elr.report.drawing import new_figure, plain, write_figure
+from elr.report.records import Record
 
 CORRECT, MEMORIZED, OTHER = "#2a9d4a", "#d1342f", "#3b6fb6"
 
 
 def draw_figure1(runs: Mapping[str, Sequence[Record]], stem: Path) -> list[Path]:
     """Draw a row for each run (name -> records) and write ``stem``.png and ``stem``.svg."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.4, 2.5 * len(runs) + 0.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(8.4, 2.5 * len(runs) + 0.5)
     axes = figure.subplots(len(runs), 2, sharex=True, sharey=True, squeeze=False)
     for row, (name, records) in zip(axes, runs.items(), strict=True):
         swept = [record for record in records if "clean_correct" in record]
@@ -32,14 +28,7 @@ def draw_figure1(runs: Mapping[str, Sequence[Record]], stem: Path) -> list[Path]
     figure.legend(
         handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small", columnspacing=1.5
     )
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    # Without a fixed salt and date, an SVG of the same numbers differs every time it is drawn.
-    with matplotlib.rc_context({"svg.hashsalt": "elr"}):
-        for path in paths:
-            with replacing(path) as temporary:
-                kind = path.suffix[1:]
-                figure.savefig(temporary, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    return paths
+    return write_figure(figure, stem)
 
 
 def _clean(records: Sequence[Record]) -> dict[str, tuple[str, list[float]]]:
@@ -60,6 +49,4 @@ def _bands(axis: Any, epochs: list[int], series: Mapping[str, tuple[str, list[fl
     for label, (colour, values) in series.items():
         axis.plot(epochs, values, color=colour, label=label, linewidth=1.8)
     axis.set_ylim(-0.02, 1.02)
-    axis.grid(alpha=0.25)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    plain(axis)
