@@ -1,10 +1,13 @@
 """Stages of a run: where the epoch is selected from, and what a stage hands to the next."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
-from reference.tiny import tiny_job
+from reference.tiny import FEATURES, tiny_job
+from torch import nn
 
 import elr.engine.train as engine
 from elr.engine.evaluate import Evaluator
@@ -55,6 +58,43 @@ def test_the_next_stage_starts_from_the_selected_network(monkeypatch):
     starts = [run(monkeypatch, {1: a, 2: 1 - a, 3: 0.3, 4: 0.2})[0].starts for a in (0.9, 0.1)]
     assert torch.equal(starts[0][0], starts[1][0])
     assert not torch.equal(starts[0][1], starts[1][1])
+
+
+class Listening(nn.Linear):
+    """A network that notes what it computes in, and in which mode."""
+
+    heard: ClassVar[set[tuple[torch.dtype, bool, bool]]] = set()
+
+    def forward(self, x):
+        out = super().forward(x)
+        self.heard.add((out.dtype, self.training, torch.is_grad_enabled()))
+        return out
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_sweeps_are_in_the_precision_of_the_run_and_evaluation_is_not(precision):
+    Listening.heard.clear()
+    job = tiny_job(METHODS["mixmatch"](warmup=0.3), make_model=lambda: Listening(FEATURES, 3), epochs=3)
+    seen = []
+    job = replace(job, runtime=replace(job.runtime, precision=precision))
+    original = Evaluator.probabilities
+
+    def watched(self, *args):
+        before = set(Listening.heard)
+        Listening.heard.clear()
+        result = original(self, *args)
+        seen.append(set(Listening.heard))
+        Listening.heard.clear()
+        Listening.heard.update(before)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Evaluator, "probabilities", watched)
+        train(job)
+    assert {dtype for heard in seen for dtype, _, _ in heard} == {torch.float32}
+    trained = {dtype for dtype, training, _ in Listening.heard if training}
+    swept = {dtype for dtype, training, _ in Listening.heard if not training}
+    assert trained == swept == {getattr(torch, precision)}
 
 
 @pytest.mark.parametrize(("method", "selects"), [("ce", False), ("early_stopping", True), ("dmi", True)])

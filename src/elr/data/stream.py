@@ -78,6 +78,7 @@ class TrainData:
         batch_size: int,
         device: torch.device,
         channels_last: bool = False,
+        bfloat16: bool = False,
     ) -> None:
         if not len(inputs) == len(y) == len(ids):
             raise ValueError(f"lengths differ: {len(inputs)} inputs, {len(y)} labels, {len(ids)} ids")
@@ -89,6 +90,7 @@ class TrainData:
         self.batch_size = batch_size
         self.device = device
         self.channels_last = channels_last and len(inputs.shape) == 3
+        self.bfloat16 = bfloat16  # the run's precision, for whoever sends all of it through a network
 
     def __len__(self) -> int:
         return len(self.y)

@@ -302,4 +302,5 @@ def _train_data(job: Job, device: torch.device) -> TrainData:
         batch_size=job.optim.batch_size,
         device=device,
         channels_last=job.runtime.channels_last,
+        bfloat16=job.runtime.precision == "bfloat16",
     )

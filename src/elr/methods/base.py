@@ -109,14 +109,16 @@ class Method(nn.Module):
 def sweep(predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | None = None) -> Tensor:
     """What a network in evaluation mode gives for these training rows (or all), in order, not augmented: (n, C).
 
-    Pass a method's ``predict`` or one of its networks; the mode of a network is put back.
+    Pass a method's ``predict`` or one of its networks; the mode of a network is put back. In the precision of the run,
+    as steps are; what comes out is float32.
     """
     net = predict if isinstance(predict, nn.Module) else getattr(predict, "__self__", None)
     was_training = isinstance(net, nn.Module) and net.training
     if isinstance(net, nn.Module):
         net.eval()
     stream = Stream(rows, SWEEP_BATCH, augment=False, shuffle=False)
-    found = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
+    with torch.autocast(data.device.type, torch.bfloat16, enabled=data.bfloat16):
+        found = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
     if isinstance(net, nn.Module):
         net.train(was_training)
     return found
