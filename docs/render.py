@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elr.bench.table import overview, provenance, read_csv, tables, title
-from elr.methods import METHODS
+from elr.methods import FAMILIES, METHODS
 from elr.report.comparison import draw_comparison
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -76,12 +76,16 @@ def curve() -> str:
 
 
 def registry() -> str:
-    """Every method with its one line, its cost and its source."""
+    """Every method with its one line, its cost and its source, family by family."""
     head = "| name | what it does | cost / CE | kept per example | reference |\n|---|---|---|---|---|\n"
     return head + "".join(
-        f"| `{name}` | {_plain(_first_line(cls))} | {cls().cost:.2f} | {_plain(cls.per_example)} "
-        f"| {_plain(cls.reference)} |\n"
-        for name, cls in METHODS.items()
+        f"| *{title}* | | | | |\n"
+        + "".join(
+            f"| `{name}` | {_plain(_first_line(cls))} | {cls().cost:.2f} | {_plain(cls.per_example)} "
+            f"| {_plain(cls.reference)} |\n"
+            for name, cls in family.items()
+        )
+        for title, family in FAMILIES.items()
     )
 
 

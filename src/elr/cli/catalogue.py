@@ -8,7 +8,7 @@ from typing import Any
 from elr.cli.flags import shown
 from elr.config import Option, options
 from elr.convert import describe
-from elr.methods import METHODS
+from elr.methods import FAMILIES, METHODS
 from elr.models import LIBRARIES, MODELS, constructor, make_model
 
 _KEEPS = {"last": "last epoch", "selected": "epoch chosen on noisy validation"}
@@ -17,9 +17,11 @@ MARGIN = 20
 
 
 def list_methods() -> str:
-    """A line for each method."""
-    rows = [f"  {name:<21}{_first_line(cls)}" for name, cls in METHODS.items()]
-    return "\n".join([*rows, "", "`elr methods NAME` explains one, `elr bench` compares them on your data."])
+    """A line for each method, family by family."""
+    rows = []
+    for title, family in FAMILIES.items():
+        rows += [f"{title}:", *(f"  {name:<21}{_first_line(cls)}" for name, cls in family.items()), ""]
+    return "\n".join([*rows, "`elr methods NAME` explains one, `elr bench` compares them on your data."])
 
 
 def explain_method(name: str) -> str:
@@ -105,7 +107,6 @@ def _arguments(found: dict[str, Option], table: str) -> list[str]:
     rows = []
     for key, option in found.items():
         if key.startswith(f"{table}.") and key != f"{table}.name":
-            default = shown(option.default)
-            text = option.help or describe(option.type)
-            rows.append(f"  --{key:<26}{text} [{default}]")
+            text = f"{option.help or describe(option.type)} [{shown(option.default)}]"
+            rows += textwrap.wrap(text, WIDTH, initial_indent=f"  --{key:<26}", subsequent_indent=" " * 30)
     return rows or ["no arguments"]

@@ -1,4 +1,4 @@
-"""All methods by name. A new one is a file here and a line in ``METHODS``; everything else follows from that."""
+"""All methods by name. A new one is a file here and a line in its family; everything else follows from that."""
 
 from elr.methods.backward import Backward
 from elr.methods.base import Method
@@ -37,41 +37,56 @@ from elr.methods.t_revision import TRevision
 from elr.methods.temporal_ensembling import TemporalEnsembling
 from elr.methods.trace import Trace
 
-METHODS: dict[str, type[Method]] = {
-    "backward": Backward,
-    "bootstrap_hard": BootstrapHard,
-    "bootstrap_soft": BootstrapSoft,
-    "ce": CE,
-    "co_teaching": CoTeaching,
-    "co_teaching_plus": CoTeachingPlus,
-    "d2l": D2L,
-    "decoupling": Decoupling,
-    "dividemix": DivideMix,
-    "dmi": DMI,
-    "early_stopping": EarlyStopping,
-    "elr": ELR,
-    "elr_plus": ELRPlus,
-    "forward": Forward,
-    "gce": GCE,
-    "gce_truncated": GCETruncated,
-    "imae": IMAE,
-    "incv": INCV,
-    "joint_optim": JointOptim,
-    "kl": KL,
-    "mae": MAE,
-    "m_dyr_h": MDYRH,
-    "md_dyr_sh": MDDYRSH,
-    "mean_teacher": MeanTeacher,
-    "mentornet": MentorNet,
-    "mixmatch": MixMatch,
-    "mixup": Mixup,
-    "noise_adaptation": NoiseAdaptation,
-    "pencil": Pencil,
-    "selfie": SELFIE,
-    "sl": SL,
-    "sop": SOP,
-    "sop_plus": SOPPlus,
-    "t_revision": TRevision,
-    "temporal_ensembling": TemporalEnsembling,
-    "trace": Trace,
+FAMILIES: dict[str, dict[str, type[Method]]] = {
+    "the paper's, and the baselines": {
+        "elr": ELR,
+        "elr_plus": ELRPlus,
+        "ce": CE,
+        "early_stopping": EarlyStopping,
+    },
+    "losses that tolerate wrong labels": {
+        "bootstrap_soft": BootstrapSoft,
+        "bootstrap_hard": BootstrapHard,
+        "gce": GCE,
+        "gce_truncated": GCETruncated,
+        "sl": SL,
+        "mae": MAE,
+        "imae": IMAE,
+        "dmi": DMI,
+    },
+    "models of the noise": {
+        "forward": Forward,
+        "backward": Backward,
+        "noise_adaptation": NoiseAdaptation,
+        "t_revision": TRevision,
+        "trace": Trace,
+        "sop": SOP,
+        "sop_plus": SOPPlus,
+    },
+    "targets from earlier predictions, mixed inputs": {
+        "kl": KL,
+        "temporal_ensembling": TemporalEnsembling,
+        "mean_teacher": MeanTeacher,
+        "mixup": Mixup,
+    },
+    "selection of examples": {
+        "decoupling": Decoupling,
+        "mentornet": MentorNet,
+        "co_teaching": CoTeaching,
+        "co_teaching_plus": CoTeachingPlus,
+        "incv": INCV,
+        "selfie": SELFIE,
+    },
+    "correction of labels": {
+        "joint_optim": JointOptim,
+        "pencil": Pencil,
+        "m_dyr_h": MDYRH,
+        "md_dyr_sh": MDDYRSH,
+        "d2l": D2L,
+    },
+    "semi-supervised: labels that look wrong are dropped and guessed": {
+        "mixmatch": MixMatch,
+        "dividemix": DivideMix,
+    },
 }
+METHODS: dict[str, type[Method]] = {name: cls for family in FAMILIES.values() for name, cls in family.items()}
