@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import fastnet, loss, methods, pipeline, steps
+from benchmarks import fastnet, layout, loss, methods, pipeline, steps
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, Any]]] = {
     "pipeline": pipeline.run,
     "steps": steps.run,
     "fastnet": fastnet.run,
+    "layout": layout.run,
     "methods": methods.run,
 }
 RESULTS = Path("results/bench")
@@ -108,6 +109,19 @@ def fastnet_table(result: dict[str, Any]) -> str:
     return head + "".join(rows)
 
 
+def layout_table(result: dict[str, Any]) -> str:
+    """A training step in two memory layouts."""
+    head = "A training step, ms; channels-last is the default (`runtime.channels_last`).\n\n"
+    head += "| network | images | precision | contiguous | channels-last | ratio |\n|---|---|---|---|---|---|\n"
+    rows = [
+        f"| {r['model']} | {r['batch']} of {'x'.join(map(str, r['shape']))} | {r['precision']} "
+        f"| {cell(r['milliseconds']['contiguous'], 1)} | {cell(r['milliseconds']['channels-last'], 1)} "
+        f"| {cell(r['contiguous / channels-last'])} |\n"
+        for r in result["rows"]
+    ]
+    return head + "".join(rows)
+
+
 def methods_table(result: dict[str, Any]) -> str:
     """Epochs of every method relative to cross entropy."""
     settings, rows = result["settings"], result["rows"]
@@ -132,6 +146,7 @@ TABLES = {
     "pipeline": pipeline_table,
     "steps": steps_table,
     "fastnet": fastnet_table,
+    "layout": layout_table,
     "methods": methods_table,
 }
 

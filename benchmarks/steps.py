@@ -34,6 +34,7 @@ def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: i
         return make_model(model, shape, 10)
 
     method.build(make_net, n, 10)
+    method.to(memory_format=torch.channels_last)  # as the engine has it
     method.train()
     optimizer = build_optimizer(method, OptimConfig(lr=1e-3, batch_size=batch))
     data = TrainData(
@@ -44,6 +45,7 @@ def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: i
         ids=torch.arange(n),
         batch_size=batch,
         device=torch.device("cpu"),
+        channels_last=True,
     )
     epochs: Iterator[int] = iter(range(1 << 30))
 

@@ -125,6 +125,12 @@ def test_resume_is_bit_identical(tmp_path, optim, method):
     assert runs["whole"] == runs["cut"]
 
 
+def test_images_are_channels_last_unless_told_otherwise_and_never_on_mps():
+    assert RuntimeConfig().layout(torch.device("cpu"))
+    assert not RuntimeConfig(channels_last=False).layout(torch.device("cpu"))
+    assert not RuntimeConfig().layout(torch.device("mps"))
+
+
 @both
 def test_resume_is_bit_identical_in_channels_last(tmp_path, optim):
     """Fused kernels walk through weights and their state side by side: both must have one memory layout."""

@@ -152,9 +152,11 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         n = len(inputs)
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         data = Data("X", examples, None, None, tuple(map(str, self.classes_)), self._transform)
-        device = RuntimeConfig(self.device).resolved_device()
+        runtime = RuntimeConfig(self.device)
+        device = runtime.resolved_device()
         method = self.method_ if device.type == "cpu" else copy.deepcopy(self.method_).to(device)
-        return Evaluator(data, EvaluateConfig(), device).probabilities(method, examples)
+        evaluator = Evaluator(data, EvaluateConfig(), device, channels_last=runtime.layout(device))
+        return evaluator.probabilities(method, examples)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each example, (n,)."""

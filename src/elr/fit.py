@@ -234,7 +234,7 @@ def _selected(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> Mapping[
     last = {name: value.clone() for name, value in job.method.state_dict().items()}
     job.method.load_state_dict(read_tensors(job.out / "selected.safetensors")[0])
     device = job.runtime.resolved_device()
-    evaluator = Evaluator(job.data, job.evaluate, device, channels_last=job.runtime.channels_last)
+    evaluator = Evaluator(job.data, job.evaluate, device, channels_last=job.runtime.layout(device))
     found = {
         **chosen,
         **({} if tested else evaluator.test(job.method)),

@@ -112,8 +112,10 @@ class Run:
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         transform = from_description(self.facts["transform"])
         data = Data("inputs", examples, None, None, self.classes, transform)
-        evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"))
-        return evaluator.probabilities(self.method(which), examples)
+        layout = self.config.runtime.channels_last
+        evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"), channels_last=layout)
+        method = self.method(which)
+        return evaluator.probabilities(method.to(memory_format=torch.channels_last) if layout else method, examples)
 
     def input_config(self, source: str) -> DataConfig:
         """How to read new inputs like those the run was trained on."""

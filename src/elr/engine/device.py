@@ -18,7 +18,9 @@ class RuntimeConfig:
     precision: Literal["float32", "bfloat16"] = field(
         default="float32", metadata={"help": "bfloat16: autocast forward passes; losses and targets stay in float32"}
     )
-    channels_last: bool = field(default=False, metadata={"help": "channels-last memory layout for image networks"})
+    channels_last: bool = field(
+        default=True, metadata={"help": "channels-last memory layout of images and convolutions (never on mps): faster"}
+    )
     compile: bool = field(default=False, metadata={"help": "torch.compile the networks"})
 
     def __post_init__(self) -> None:
@@ -26,6 +28,10 @@ class RuntimeConfig:
             raise ValueError(f"runtime.threads must be at least 1, got {self.threads}")
         if self.precision not in ("float32", "bfloat16"):
             raise ValueError(f"runtime.precision must be float32 or bfloat16, got {self.precision!r}")
+
+    def layout(self, device: torch.device) -> bool:
+        """Whether images are channels-last on this device: not on MPS, whose kernels are made for the other layout."""
+        return self.channels_last and device.type != "mps"
 
     def resolved_device(self) -> torch.device:
         """The device that ``auto`` means here."""

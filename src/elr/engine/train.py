@@ -91,11 +91,11 @@ class _Training:
         self.job = job
         self.device = job.runtime.resolved_device()
         self.data = _train_data(job, self.device)
-        self.evaluator = Evaluator(job.data, job.evaluate, self.device, channels_last=job.runtime.channels_last)
+        self.evaluator = Evaluator(job.data, job.evaluate, self.device, channels_last=job.runtime.layout(self.device))
         self.method = job.method
         self.method.build(self._make_net(0), len(self.data), self.data.num_classes)
         self.method.to(self.device)
-        if job.runtime.channels_last:
+        if job.runtime.layout(self.device):
             self.method.to(memory_format=torch.channels_last)
         self.stages = self.method.plan(job.epochs)
         self.total = sum(stage.epochs for stage in self.stages)
@@ -301,6 +301,6 @@ def _train_data(job: Job, device: torch.device) -> TrainData:
         ids=train.keys,
         batch_size=job.optim.batch_size,
         device=device,
-        channels_last=job.runtime.channels_last,
+        channels_last=job.runtime.layout(device),
         bfloat16=job.runtime.precision == "bfloat16",
     )
