@@ -16,7 +16,8 @@ class AveragedNet(nn.Module):
     """Starts as a copy of ``net`` and follows its parameters; never receives a gradient.
 
     Only parameters are averaged. The statistics of its batch-norm layers come from its own forward passes, which see
-    unmixed inputs only: the student's statistics would come from mixed ones.
+    unmixed inputs only: the student's statistics would come from mixed ones. Not ``swa_utils.AveragedModel``: its first
+    update is a copy, and its gamma cannot rise with the clock.
     """
 
     def __init__(self, net: nn.Module) -> None:
