@@ -112,7 +112,7 @@ def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool
     """An overview of the result files ``results/NAME/*.csv``, then each of them; what is in none of them is named."""
     found: list[dict[str, Any]] = []
     parts: list[str] = []
-    for path in sorted((ROOT / "results" / name).glob("*.csv")):
+    for path in _tables(name):
         rows = read_csv(path)
         rows += _missing(rows) if whole else []
         parts += [tables(rows), _source(path)]
@@ -126,6 +126,11 @@ def _comparison(name: str, noises: tuple[tuple[str, float], ...], *, whole: bool
     for budget in sorted({row["budget"] for row in found}, reverse=True):
         parts.insert(0, f"Budget `{budget}`:\n\n" + overview([row for row in found if row["budget"] == budget]))
     return "\n" + "\n".join(parts) + "\n"
+
+
+def _tables(name: str) -> list[Path]:
+    """The result files of a comparison, symmetric noise first."""
+    return sorted((ROOT / "results" / name).glob("*.csv"), key=lambda path: (path.stem != "symmetric", path.stem))
 
 
 def _missing(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -175,7 +180,7 @@ def render(name: str) -> str:
 
 if __name__ == "__main__":
     for found in ("bench_digits", "bench_cifar10"):
-        rows = [row for path in sorted((ROOT / "results" / found).glob("*.csv")) for row in read_csv(path)]
+        rows = [row for path in _tables(found) for row in read_csv(path)]
         draw_comparison(rows, ROOT / "docs" / "figures" / found)
     for name in PARTS:
         (ROOT / name).write_text(render(name), encoding="utf-8")

@@ -141,15 +141,21 @@ def provenance(about: Mapping[str, Any]) -> str:
 
 def tables(rows: Sequence[Row]) -> str:
     """A table for each noise setting, best result first."""
-    settings = dict.fromkeys((row["noise"], row["rate"]) for row in rows)
+    settings = _settings(rows)
     return "\n".join(
         _table(kind, rate, [r for r in rows if (r["noise"], r["rate"]) == (kind, rate)]) for kind, rate in settings
     )
 
 
+def _settings(rows: Sequence[Row]) -> list[tuple[str, float]]:
+    """Kinds of noise in the order given, each with its rates from low to high."""
+    kinds = list(dict.fromkeys(row["noise"] for row in rows))
+    return sorted({(row["noise"], row["rate"]) for row in rows}, key=lambda s: (kinds.index(s[0]), s[1]))
+
+
 def overview(rows: Sequence[Row]) -> str:
     """Accuracy at the last epoch (at the chosen one) of every method at every noise: best mean result first."""
-    settings = list(dict.fromkeys((row["noise"], row["rate"]) for row in rows))
+    settings = _settings(rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     lines = []
     for name in methods:

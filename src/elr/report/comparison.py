@@ -18,7 +18,8 @@ def draw_comparison(rows: Sequence[Row], stem: Path) -> list[Path]:
     rows = [row for row in rows if row["status"] == "done" and row["test_accuracy"] is not None]
     if not rows:
         return []
-    noises = list(dict.fromkeys((row["noise"], row["rate"]) for row in rows))
+    kinds = list(dict.fromkeys(row["noise"] for row in rows))
+    noises = sorted({(row["noise"], row["rate"]) for row in rows}, key=lambda noise: (kinds.index(noise[0]), noise[1]))
     methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: _result(rows, name))  # best on top
     figure = new_figure(2.2 + 2.3 * len(noises), 1.4 + 0.19 * len(methods))
     axes = figure.subplots(1, len(noises), sharey=True, squeeze=False)[0]
@@ -28,6 +29,7 @@ def draw_comparison(rows: Sequence[Row], stem: Path) -> list[Path]:
         axis.set_title(f"{kind}, {100 * rate:g} %" if rate else kind, fontsize="medium")
         axis.set_xlabel("test accuracy, %")
     axes[0].set_yticks(range(len(methods)), methods, fontsize="small")
+    axes[0].set_ylim(-0.7, len(methods) - 0.3)
     handles, labels = axes[0].get_legend_handles_labels()
     columns = min(3, len(noises))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
@@ -53,6 +55,7 @@ def _panel(axis: Any, rows: Sequence[Row], methods: Sequence[str]) -> None:
     if baseline:
         label = "cross entropy, stopped early"
         axis.axvline(statistics.mean(baseline), color=CHOSEN, linewidth=0.8, linestyle=":", label=label)
+    axis.set_xlim(max(0.0, axis.get_xlim()[0]), 101.0)
     plain(axis)
 
 
