@@ -1,36 +1,14 @@
 """fastnet: training images per second beside resnet34, in the same run and at the same precision."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from benchmarks.pairs import compare, interval, ratio
+from benchmarks.update import update
 from elr.engine.memory import keep_freed_blocks
-from elr.engine.optim import OptimConfig, build_optimizer
-from elr.models import make_model
 
 BATCH = {"fastnet": 512, "resnet34": 128}
-
-
-def step(model: str, precision: torch.dtype) -> Callable[[], None]:
-    """One update of a network on synthetic images, channels-last."""
-    torch.manual_seed(0)
-    net = make_model(model, (3, 32, 32), 10)
-    net.to(memory_format=torch.channels_last)
-    optimizer = build_optimizer(net, OptimConfig(lr=1e-3))
-    x = torch.randn(BATCH[model], 3, 32, 32).to(memory_format=torch.channels_last)
-    y = torch.randint(0, 10, (BATCH[model],))
-
-    def side() -> None:
-        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-            logits = net(x)
-        functional.cross_entropy(logits.float(), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return side
 
 
 def run(rounds: int = 11) -> dict[str, Any]:
@@ -38,7 +16,8 @@ def run(rounds: int = 11) -> dict[str, Any]:
     keep_freed_blocks()
     rows = []
     for precision in (torch.float32, torch.bfloat16):
-        taken = compare({model: step(model, precision) for model in BATCH}, rounds)
+        sides = {m: update(m, (3, 32, 32), batch, precision, torch.channels_last) for m, batch in BATCH.items()}
+        taken = compare(sides, rounds)
         seconds = {model: values / BATCH[model] for model, values in taken.items()}  # per image
         rows.append(
             {

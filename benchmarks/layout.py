@@ -1,15 +1,12 @@
 """Channels-last or not: a training step of image networks in both memory layouts, in turns."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from benchmarks.pairs import compare, interval, ratio
+from benchmarks.update import update
 from elr.engine.memory import keep_freed_blocks
-from elr.engine.optim import OptimConfig, build_optimizer
-from elr.models import make_model
 
 NETWORKS = {  # network, shape of an image: images in a batch
     ("small_cnn", (1, 8, 8)): 64,
@@ -21,34 +18,13 @@ NETWORKS = {  # network, shape of an image: images in a batch
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 
 
-def step(
-    model: str, shape: tuple[int, ...], batch: int, precision: torch.dtype, layout: torch.memory_format
-) -> Callable[[], None]:
-    """One update of a network on synthetic images."""
-    torch.manual_seed(0)
-    net = make_model(model, shape, 10)
-    net.to(memory_format=layout)
-    optimizer = build_optimizer(net, OptimConfig(lr=1e-3))
-    x = torch.randn(batch, *shape).to(memory_format=layout)
-    y = torch.randint(0, 10, (batch,))
-
-    def side() -> None:
-        with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-            logits = net(x)
-        functional.cross_entropy(logits.float(), y).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return side
-
-
 def run(rounds: int = 9) -> dict[str, Any]:
     """Measure every network in both precisions."""
     keep_freed_blocks()
     rows = []
     for (model, shape), batch in NETWORKS.items():
         for precision in (torch.float32, torch.bfloat16):
-            sides = {name: step(model, shape, batch, precision, layout) for name, layout in LAYOUTS.items()}
+            sides = {name: update(model, shape, batch, precision, layout) for name, layout in LAYOUTS.items()}
             taken = compare(sides, rounds, repeat=20 if shape[-1] < 16 else 1)
             rows.append(
                 {

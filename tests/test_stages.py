@@ -61,13 +61,14 @@ def test_the_next_stage_starts_from_the_selected_network(monkeypatch):
 
 
 class Listening(nn.Linear):
-    """A network that notes what it computes in, and in which mode."""
+    """A network that notes what it computes in, and whether it is training, swept or evaluated."""
 
-    heard: ClassVar[set[tuple[torch.dtype, bool, bool]]] = set()
+    heard: ClassVar[dict[str, set[torch.dtype]]] = {}
 
     def forward(self, x):
         out = super().forward(x)
-        self.heard.add((out.dtype, self.training, torch.is_grad_enabled()))
+        part = "evaluated" if torch.is_inference_mode_enabled() else "trained" if self.training else "swept"
+        self.heard.setdefault(part, set()).add(out.dtype)
         return out
 
 
@@ -75,26 +76,9 @@ class Listening(nn.Linear):
 def test_sweeps_are_in_the_precision_of_the_run_and_evaluation_is_not(precision):
     Listening.heard.clear()
     job = tiny_job(METHODS["mixmatch"](warmup=0.3), make_model=lambda: Listening(FEATURES, 3), epochs=3)
-    seen = []
-    job = replace(job, runtime=replace(job.runtime, precision=precision))
-    original = Evaluator.probabilities
-
-    def watched(self, *args):
-        before = set(Listening.heard)
-        Listening.heard.clear()
-        result = original(self, *args)
-        seen.append(set(Listening.heard))
-        Listening.heard.clear()
-        Listening.heard.update(before)
-        return result
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Evaluator, "probabilities", watched)
-        train(job)
-    assert {dtype for heard in seen for dtype, _, _ in heard} == {torch.float32}
-    trained = {dtype for dtype, training, _ in Listening.heard if training}
-    swept = {dtype for dtype, training, _ in Listening.heard if not training}
-    assert trained == swept == {getattr(torch, precision)}
+    train(replace(job, runtime=replace(job.runtime, precision=precision)))
+    own = {getattr(torch, precision)}
+    assert Listening.heard == {"trained": own, "swept": own, "evaluated": {torch.float32}}
 
 
 @pytest.mark.parametrize(("method", "selects"), [("ce", False), ("early_stopping", True), ("dmi", True)])

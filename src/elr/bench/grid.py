@@ -82,7 +82,7 @@ class Grid:
 
     def identity(self) -> dict[str, Any]:
         """What must be equal for results to stand in one table, as plain as JSON gives it back."""
-        config = self.config(BASELINE, *self.noises[0], self.seeds[0])
+        config = self.baseline()
         own = ("method.", "noise.kind", "noise.rate", "seed")
         settings = {key: value for key, value in config.identity().items() if not key.startswith(own)}
         settings |= {key: str(value) for key, value in self.settings.items() if key.startswith("method.")}
@@ -107,8 +107,9 @@ def make_grid(
     settings = {key: value for key, value in settings.items() if key != "seed"}
     grid = Grid(settings, noise_settings(kinds, rates), arms, tuple(range(first, first + seeds)), budget)
     names = [cell.name for cell in grid.cells]  # resolves every configuration
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two cells have the same name, {twice[0]}: rates are told apart by six digits")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two cells have the same name, {twice}: rates are told apart by six digits")
     return grid
 
 

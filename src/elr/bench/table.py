@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from elr.bench.grid import Cell, Grid, folder, is_done, setting_name
+from elr.report.comparison import noises_of, result_of
 from elr.report.records import read_json, read_lines, replacing, write_text
 
 Row = dict[str, Any]
@@ -141,21 +142,15 @@ def provenance(about: Mapping[str, Any]) -> str:
 
 def tables(rows: Sequence[Row]) -> str:
     """A table for each noise setting, best result first."""
-    settings = _settings(rows)
+    settings = noises_of(rows)
     return "\n".join(
         _table(kind, rate, [r for r in rows if (r["noise"], r["rate"]) == (kind, rate)]) for kind, rate in settings
     )
 
 
-def _settings(rows: Sequence[Row]) -> list[tuple[str, float]]:
-    """Kinds of noise in the order given, each with its rates from low to high."""
-    kinds = list(dict.fromkeys(row["noise"] for row in rows))
-    return sorted({(row["noise"], row["rate"]) for row in rows}, key=lambda s: (kinds.index(s[0]), s[1]))
-
-
 def overview(rows: Sequence[Row]) -> str:
     """Accuracy at the last epoch (at the chosen one) of every method at every noise: best mean result first."""
-    settings = _settings(rows)
+    settings = noises_of(rows)
     methods = list(dict.fromkeys(row["method"] for row in rows))
     lines = []
     for name in methods:
@@ -165,14 +160,14 @@ def overview(rows: Sequence[Row]) -> str:
             done = [row for row in own if row["status"] == "done"]
             last, chosen = percent(done, "test_accuracy"), percent(done, "selected_test_accuracy")
             cells.append(f"{last} ({chosen.partition(' ')[0]})" if done else NOT_RUN)
-            levels.append(_level(own, name))
+            levels.append(result_of(own, name))
         lines.append((statistics.mean(levels), cells))
     heads = ["test, last (chosen)", *(setting_name(kind, rate).replace("-", " ") for kind, rate in settings)]
     return _aligned([heads, *(cells for _, cells in sorted(lines, key=lambda line: -line[0]))])
 
 
 def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
-    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: -_level(rows, name))
+    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: -result_of(rows, name))
     measure = "test" if any(row.get("test_accuracy") is not None for row in rows) else "noisy validation"
     prefix = "test" if measure == "test" else "val"
     heads = ["method", "epochs", "gradients", f"{measure}, last", f"{measure}, chosen", "memorised"]
@@ -209,16 +204,6 @@ def title(kind: str, rate: float, rows: Sequence[Row]) -> str:
 def _shown(rows: Sequence[Row], method: str) -> str:
     """Its name, with an asterisk if its result is the chosen epoch."""
     return f"{method} \\*" if any(r["method"] == method and r["result"] == "selected" for r in rows) else method
-
-
-def _level(rows: Sequence[Row], method: str) -> float:
-    """Mean accuracy of the method's result, for the order of a table."""
-    own = [row for row in rows if row["method"] == method and row["status"] == "done"]
-    prefix = "selected_" if own and own[0]["result"] == "selected" else ""
-    for key in (f"{prefix}test_accuracy", f"{prefix}val_accuracy"):
-        if values := [row[key] for row in own if row.get(key) is not None]:
-            return float(statistics.mean(values))
-    return -1.0
 
 
 def percent(rows: Sequence[Row], key: str) -> str:

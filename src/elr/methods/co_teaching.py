@@ -30,7 +30,7 @@ class CoTeaching(Method):
 
     Args:
         rate: tau, the fraction of wrong labels; none: estimated from the training losses at the end of the ramp.
-        ramp: T_k, epochs in which the dropped fraction rises from 0 to tau; a fraction of the run if at most 1.
+        ramp: T_k, epochs in which the dropped fraction rises to tau; a fraction of the run if at most 1.
         exponent: c, the dropped fraction rises towards tau^c.
         forward_kept_only: learn from a second pass over the kept examples alone, so batch norm sees no others; cheaper
             where a forward pass costs much less than a backward pass, and not what the authors do.

@@ -13,14 +13,31 @@ Row = Mapping[str, Any]
 Noise = tuple[str, float]
 
 
+def noises_of(rows: Sequence[Row]) -> list[Noise]:
+    """Kinds of noise in the order given, each with its rates from low to high."""
+    kinds = list(dict.fromkeys(row["noise"] for row in rows))
+    return sorted({(row["noise"], row["rate"]) for row in rows}, key=lambda noise: (kinds.index(noise[0]), noise[1]))
+
+
+def result_of(rows: Sequence[Row], method: str) -> float:
+    """Mean accuracy of what a method gives: of the last epoch, or of the chosen one where that is its result."""
+    own = [row for row in rows if row["method"] == method and row["status"] == "done"]
+    prefix = "selected_" if own and own[0]["result"] == "selected" else ""
+    for key in (f"{prefix}test_accuracy", f"{prefix}val_accuracy"):
+        if values := [row[key] for row in own if row.get(key) is not None]:
+            return float(statistics.mean(values))
+    return -1.0
+
+
 def draw_comparison(rows: Sequence[Row], stem: Path) -> list[Path]:
     """Draw the rows of ``table.csv`` and write ``stem``.png and ``stem``.svg; nothing where no cell has been tested."""
     rows = [row for row in rows if row["status"] == "done" and row["test_accuracy"] is not None]
     if not rows:
         return []
-    kinds = list(dict.fromkeys(row["noise"] for row in rows))
-    noises = sorted({(row["noise"], row["rate"]) for row in rows}, key=lambda noise: (kinds.index(noise[0]), noise[1]))
-    methods = sorted(dict.fromkeys(row["method"] for row in rows), key=lambda name: _result(rows, name))  # best on top
+    noises = noises_of(rows)
+    methods = sorted(
+        dict.fromkeys(row["method"] for row in rows), key=lambda name: result_of(rows, name)
+    )  # best on top
     figure = new_figure(2.2 + 2.3 * len(noises), 1.4 + 0.19 * len(methods))
     axes = figure.subplots(1, len(noises), sharey=True, squeeze=False)[0]
     for axis, noise in zip(axes, noises, strict=True):
@@ -61,10 +78,3 @@ def _panel(axis: Any, rows: Sequence[Row], methods: Sequence[str]) -> None:
 
 def _values(rows: Sequence[Row], method: str, key: str) -> list[float]:
     return [100.0 * row[key] for row in rows if row["method"] == method and row.get(key) is not None]
-
-
-def _result(rows: Sequence[Row], method: str) -> float:
-    """Mean accuracy of what the method gives: of the last epoch, or of the chosen one where that is its result."""
-    own = [row for row in rows if row["method"] == method]
-    key = "selected_test_accuracy" if own[0]["result"] == "selected" else "test_accuracy"
-    return float(statistics.mean([row[key] for row in own if row.get(key) is not None] or [0.0]))
