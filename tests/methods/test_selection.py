@@ -167,7 +167,7 @@ def test_mentornet_follows_its_curricula(curriculum, p):
 
 @pytest.mark.parametrize(("reuse", "kept_only"), [(False, True), (True, True), (False, False)])
 def test_selfie_follows_algorithm_1_through_its_restarts(reuse, kept_only):
-    method = SELFIE(rate=0.35, history=3, warmup=3.0, reuse=reuse, forward_kept_only=kept_only, uncertainty=0.6)
+    method = SELFIE(rate=0.35, history=2, warmup=3.0, reuse=reuse, forward_kept_only=kept_only, uncertainty=0.6)
     stages = method.plan(19)
     run = watch(method, epochs=19)
     epochs = iter(by_epoch(run))
@@ -180,7 +180,7 @@ def test_selfie_follows_algorithm_1_through_its_restarts(reuse, kept_only):
         3,
         rate=0.35,
         eps=0.6,
-        history=2,  # 3/5 of a warm-up of three epochs
+        history=2,
         warmup=[3, 3, 3],
         reuse=reuse,
         second_pass=kept_only,
@@ -200,6 +200,14 @@ def test_selfie_with_a_longer_history_follows_algorithm_1():
     )
     assert_same(run.trajectory, oracle, rtol=RTOL, names=PARTS)
     assert 0 < len(tables[23]) < 40  # after the first epoch of it some opinions are steady and some are not
+
+
+def test_selfie_replaces_no_label_before_three_predictions_can_agree():
+    run = watch(SELFIE(rate=0.2, warmup=0.05, restarts=0))  # one epoch of 13
+    refurbished = [tables[1] for tables in run.trajectory.targets]
+    an_epoch = len(run.passes[0])
+    assert (refurbished[3 * an_epoch - 1] == NONE).all()
+    assert (refurbished[4 * an_epoch - 1] != NONE).any()
 
 
 # By hand

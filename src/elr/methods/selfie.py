@@ -16,6 +16,7 @@ from elr.parts.table import ExampleTable
 
 NONE = -1  # no prediction yet, or no label but the given one
 WARMUP_SHARE = 0.6  # the authors' history is 15 epochs after a warm-up of 25
+LEAST = 3  # predictions that can agree
 
 
 class SELFIE(Method):
@@ -28,7 +29,7 @@ class SELFIE(Method):
     Args:
         rate: tau, the fraction of wrong labels; none: estimated from the training losses after the first warm-up.
         uncertainty: epsilon, the largest entropy of the predicted classes, divided by log C, that is refurbishable.
-        history: q, the number of last predictions looked at; never more than 3/5 of the epochs of warm-up.
+        history: q, the number of last predictions looked at; never more than 3/5 of the epochs of warm-up, or three.
         warmup: epochs of cross entropy at the start of every run; a fraction of the run if at most 1.
         restarts: fresh starts after the first run; the epochs are shared evenly.
         reuse: within a run, learn a refurbished label again when the predictions do vary, as the authors' code does.
@@ -171,9 +172,10 @@ class SELFIE(Method):
     def _steady(self, index: Tensor, clock: Clock) -> Tensor:
         """The class that the last q predictions name most, (B,); NONE if they vary, or if there are fewer than q."""
         # DEVIATES from authors' code: places without a prediction are empty there too, but count as votes for class 0.
-        # DEVIATES from authors' code: a history longer than 3/5 of warm-up is cut, because short runs have no other.
+        # DEVIATES from authors' code: a history longer than 3/5 of warm-up is cut, because short runs have no other;
+        # not below three predictions, because a single one agrees with itself and every label would be replaced by it.
         length = round(WARMUP_SHARE * math.ceil(epochs_of(self.warmup, clock.epochs)))
-        length = min(self.history, max(1, length))
+        length = min(self.history, max(LEAST, length))
         recent = self.predicted.rows(index)[:, :length].long()  # (B, q)
         uncertain, mode = opinion(recent.clamp_min(0), self.num_classes)
         steady = (recent != NONE).all(dim=1) & (uncertain <= self.uncertainty)
