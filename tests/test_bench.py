@@ -197,7 +197,7 @@ class Counted(nn.Module):
 
 
 # Methods that take the gradients of some examples only, or of some more often, as the data have it.
-SELECTING = {"dividemix", "incv", "mixmatch"}
+SELECTING = {"dividemix", "incv", "mixmatch", "selfie"}
 
 
 @every_method
