@@ -52,6 +52,10 @@ CUSTOM = "custom:"  # model.name of a network that was given from Python
 FREE = {"runtime", "evaluate", "data.root", "data.cache", "data.cache_dir"}
 
 
+# Came after the first runs. Where they are not used the hash is as it was before them, so that old runs can go on.
+LATER = {"data.balanced_batches", "data.alternate", "data.sizes"}
+
+
 class Option(NamedTuple):
     """One thing that can be set."""
 
@@ -99,7 +103,8 @@ class Config:
 
     def digest(self) -> str:
         """Hash of the identity."""
-        return hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()
+        counted = {k: v for k, v in self.identity().items() if not (k in LATER and v is None)}
+        return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
 
     def toml(self) -> str:
         """The resolved configuration as TOML; options that are None are left out."""
@@ -119,11 +124,15 @@ class Config:
         schedule: Schedule = SCHEDULES[self.schedule.name](**self.schedule.arguments)
         return schedule
 
-    def model_maker(self, shape: tuple[int, ...], num_classes: int) -> Callable[[], nn.Module]:
-        """A function that builds the network."""
+    def model_maker(
+        self, shape: tuple[int, ...], num_classes: int, *, pretrained: bool = True
+    ) -> Callable[[], nn.Module]:
+        """A function that builds the network; without ``pretrained`` for a run that brings all its weights itself."""
         if self.model.name.startswith(CUSTOM):
             raise ValueError(f"model {self.model.name!r} was given from Python: use elr.fit and elr.Run(path, model)")
-        return lambda: make_model(self.model.name, shape, num_classes, **self.model.arguments)
+        initial = () if pretrained else ("pretrained", "weights")
+        arguments = {key: value for key, value in self.model.arguments.items() if key not in initial}
+        return lambda: make_model(self.model.name, shape, num_classes, **arguments)
 
 
 def options(chosen: Mapping[str, str] | None = None) -> dict[str, Option]:

@@ -184,6 +184,7 @@ def data_facts(data: Data) -> dict[str, Any]:
         "raw_shape": data.train.inputs.shape,
         "transform": describe(data.transform),
         "sha256": data_digest(data),
+        **({"val_labels": "clean"} if data.clean_val else {}),
     }
     return dict(json.loads(json.dumps(facts)))
 
@@ -210,6 +211,9 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
         "result": job.method.keeps,
         "test_accuracy": last.get("test_accuracy"),
         "selected_test_accuracy": selected.get("test_accuracy"),
+        "test_top5": last.get("test_top5"),
+        "selected_test_top5": selected.get("test_top5"),
+        "chosen_by": chosen_by(data),
         "selected_epoch": outcome.selected_epoch,
         "selected_wrong_memorized": selected.get("wrong_memorized"),
         **{key: last.get(key) for key in keys if key != "test_accuracy"},
@@ -222,6 +226,13 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
         "threads": torch.get_num_threads(),
         "facts": facts(),
     }
+
+
+def chosen_by(data: Data) -> str:
+    """What chose the selected epoch."""
+    if data.val is None:
+        return "nothing: the last epoch is the result"
+    return f"{'clean' if data.clean_val else 'noisy'} validation labels"
 
 
 def _selected(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> Mapping[str, Any]:

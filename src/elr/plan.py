@@ -34,12 +34,12 @@ def estimate(config: Config, data: Data) -> Iterator[str]:
     """The plan of a run in plain lines."""
     method = config.make_method()
     n, c, batch = len(data.train), data.num_classes, config.optim.batch_size
-    steps = -(-n // batch)
+    steps = data.balanced_batches or -(-n // batch)
     yield f"steps             {steps:,} a pass, batch {batch}"
     yield f"cost              {method.cost:.2f} x cross entropy, by arithmetic"
     watch = _Stopwatch()
     few = data.train.take(np.arange(min(n, STEPS * batch)))
-    trial = replace(data, train=few, val=None, test=None)
+    trial = replace(data, train=few, val=None, test=None, balanced_batches=None)
     train(
         Job(
             method, config.model_maker(data.shape, c), trial, 1, config.optim, config.make_schedule(),

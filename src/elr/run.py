@@ -77,7 +77,10 @@ class Run:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
         method = self.config.make_method()
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
-        maker = self.config.model_maker(shape, classes) if self._model is None else model_function(self._model)
+        if self._model is not None:
+            maker = model_function(self._model)
+        else:
+            maker = self.config.model_maker(shape, classes, pretrained=False)
         with private_randomness(torch.device("cpu")):  # weights are drawn, then replaced
             method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
         if which == "result":

@@ -34,7 +34,7 @@ def epoch_seconds(config: Config, data: Data, *, epochs: int = EPOCHS, rows: int
     job = Job(
         config.make_method(),
         config.model_maker(data.shape, data.num_classes),
-        replace(data, train=few, val=None, test=None),
+        replace(data, train=few, val=None, test=None, balanced_batches=None),
         epochs,
         config.optim,
         config.make_schedule(),
@@ -43,7 +43,8 @@ def epoch_seconds(config: Config, data: Data, *, epochs: int = EPOCHS, rows: int
         config.seed,
     )
     taken = [timing["train_seconds"] + timing["evaluate_seconds"] for timing in train(job).timing]
-    return float(statistics.mean(taken)) * n / len(chosen)
+    visited = n if data.balanced_batches is None else data.balanced_batches * config.optim.batch_size
+    return float(statistics.mean(taken)) * visited / len(chosen)
 
 
 def read_times(grid: Grid, out: Path) -> dict[str, dict[str, Any]]:

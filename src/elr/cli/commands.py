@@ -24,7 +24,7 @@ from elr.engine.device import fast_bfloat16
 from elr.engine.train import Progress
 from elr.fit import claim, default_out, run_job
 from elr.methods import METHODS
-from elr.report.metrics import accuracy
+from elr.report.metrics import TOP, accuracy, top_k
 from elr.report.records import read_lines
 from elr.run import Run
 
@@ -132,15 +132,19 @@ def _print_summary(run: Run) -> None:
     summary = run.summary
     rows = {
         "test accuracy, last epoch": summary["test_accuracy"],
+        "top-5 accuracy, last epoch": summary.get("test_top5"),
         f"test accuracy, epoch {summary['selected_epoch']} (chosen on validation)": summary["selected_test_accuracy"],
+        f"top-5 accuracy, epoch {summary['selected_epoch']} (chosen on validation)": summary.get("selected_test_top5"),
         "clean labels predicted right": summary["clean_correct"],
         "wrong labels predicted right": summary["wrong_correct"],
         "wrong labels memorised": summary["wrong_memorized"],
-        "validation accuracy, noisy labels": summary["val_accuracy"],
+        f"validation accuracy, {run.facts.get('val_labels', 'noisy')} labels": summary["val_accuracy"],
     }
     for name, value in rows.items():
         if value is not None:
             print(f"{name:<52}{value:>8.1%}")
+    if "chosen_by" in summary:
+        print(f"{'chosen by':<30}{summary['chosen_by']:>30}")
     rate = run.records[-1].get("noise_rate")
     if rate is not None and run.config.method.arguments.get("rate", rate) is None:
         print(f"{'noise rate, estimated from training losses':<52}{rate:>8.1%}")
@@ -205,8 +209,12 @@ def evaluate(argv: Sequence[str]) -> int:
     if examples is None:
         raise ValueError(f"{data.name} has no {split} part; choose another --split")
     labels = examples.y if examples.y_true is None else examples.y_true
-    predicted = run.probabilities(examples.inputs, which=args.which).argmax(axis=1)
-    result: dict[str, Any] = {"examples": len(labels), "accuracy": accuracy(predicted, labels), "classes": {}}
+    p = run.probabilities(examples.inputs, which=args.which)
+    predicted = p.argmax(axis=1)
+    result: dict[str, Any] = {"examples": len(labels), "accuracy": accuracy(predicted, labels)}
+    if len(run.classes) > TOP:
+        result["top5_accuracy"] = top_k(p, labels)
+    result["classes"] = {}
     for k, name in enumerate(run.classes):
         if (labels == k).any():
             result["classes"][name] = float(np.mean(predicted[labels == k] == k))
@@ -214,6 +222,8 @@ def evaluate(argv: Sequence[str]) -> int:
         print(json.dumps(result, indent=2))
         return 0
     print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {split})")
+    if "top5_accuracy" in result:
+        print(f"top-5 accuracy {result['top5_accuracy']:.2%}")
     for name, value in sorted(result["classes"].items(), key=lambda item: item[1]):
         print(f"  {name:<24}{value:>8.1%}")
     return 0

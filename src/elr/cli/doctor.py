@@ -8,10 +8,18 @@ from pathlib import Path
 
 import torch
 
+from elr.data import DataConfig, clothing1m, ilsvrc, webvision
 from elr.data.cifar import KINDS, holds
+from elr.data.published import find
 from elr.engine.device import RuntimeConfig, fast_bfloat16
 from elr.engine.memory import keep_freed_blocks
 from elr.report.machine import facts
+
+PUBLISHED = {
+    "clothing1m": (clothing1m.FOLDERS, clothing1m.missing),
+    "mini_webvision": (webvision.FOLDERS, webvision.missing),
+    "ilsvrc12": (ilsvrc.FOLDERS, ilsvrc.missing),
+}
 
 
 def examine(root: str | None) -> Iterator[str]:
@@ -27,13 +35,24 @@ def examine(root: str | None) -> Iterator[str]:
     yield f"{'matrix speed':<16}{_gflops():.0f} GFLOP/s in float32"
     yield f"{'free disk':<16}{shutil.disk_usage(Path.cwd()).free / 2**30:.0f} GiB here"
     where = root or os.environ.get("ELR_DATA")
-    for name in KINDS:
+    for name in (*KINDS, *PUBLISHED):
         if where is None:
             yield f"{name:<16}no folder to look in: set ELR_DATA or give --data.root"
-        else:
+        elif name in KINDS:
             yield f"{name:<16}{'found' if holds(Path(where), name) else 'not found'} below {where}"
+        else:
+            yield f"{name:<16}{_published(name, where)}"
     for package, extra in (("torchvision", "vision"), ("timm", "vision"), ("pyarrow", "parquet")):
         yield f"{package:<16}{_installed(package, extra)}"
+
+
+def _published(name: str, where: str) -> str:
+    """Where a data set is, or what is missing of it."""
+    folders, missing = PUBLISHED[name]
+    try:
+        return f"found in {find(name, DataConfig(name, root=where), folders, missing)}"
+    except FileNotFoundError as error:
+        return str(error)
 
 
 def _gflops(size: int = 1024, repeat: int = 5) -> float:

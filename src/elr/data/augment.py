@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elr.data.stream import JITTER, Inputs, Transform
+from elr.data.stream import JITTER, Inputs, Transform, mirror
 from elr.parts.draw import fold, normals, uniforms
 
 CIFAR10 = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the authors' constants
 CIFAR100 = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+CLOTHING1M = (0.6959, 0.6537, 0.6371), (0.3113, 0.3192, 0.3214)  # the authors' constants
 
 # DEVIATES from authors' code (SOP+): strong views are a few operations on a whole batch instead of AutoAugment, because
 # its policy is searched for CIFAR, works on one PIL image at a time, and means nothing for other channels or vectors.
@@ -84,6 +85,39 @@ class ImageTransform:
 
 
 @dataclass(frozen=True)
+class CropTransform(ImageTransform):
+    """(B, C, H, W) -> (B, C, size, size): a window of the image, anywhere in training and central otherwise."""
+
+    size: int = 224
+    moves: bool = True  # in training; otherwise the window is always central
+
+    def __call__(self, x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> Tensor:
+        """Apply to raw x (B, C, H, W) with H and W at least ``size``."""
+        if min(x.shape[-2:]) < self.size:
+            raise ValueError(f"cannot crop {self.size} pixels out of an image of {x.shape[-2]} x {x.shape[-1]}")
+        if key is not None and strong:
+            return super().__call__(x, ids, key, strong=True)
+        if key is not None and self.moves:
+            x = self._augment(x, uniforms(key, ids, 3), self.pad)
+        else:
+            x = self._centre(x)
+        return super().__call__(x, ids, None)
+
+    def _centre(self, x: Tensor) -> Tensor:
+        top, left = ((length - self.size) // 2 for length in x.shape[-2:])
+        return x[..., top : top + self.size, left : left + self.size]
+
+    def _augment(self, x: Tensor, u: Tensor, width: int) -> Tensor:
+        # u (B, 3 or more): vertical offset, horizontal offset, flip
+        x = pad(x, width, self.padding) if width else x
+        room = torch.tensor(x.shape[-2:]) - self.size + 1  # (2,) places for the corner
+        x = crop(x, (u[:, :2] * room).to(torch.int64), (self.size, self.size))
+        if self.flip:
+            mirror(x, u[:, 2] < 0.5)
+        return x
+
+
+@dataclass(frozen=True)
 class VectorTransform:
     """(B, ...) -> float32, (x - mean) / std per feature; without constants x as it is; strong views get jitter."""
 
@@ -144,13 +178,6 @@ def crop(x: Tensor, offsets: Tensor, size: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(windows[np.arange(batch), rows, columns])
 
 
-def mirror(x: Tensor, rows: Tensor) -> None:
-    """Flip these images left to right, in place."""
-    picked = rows.numpy()
-    array = x.numpy()
-    array[picked] = torch.from_numpy(array[picked]).flip(-1).numpy()
-
-
 def recolour(x: Tensor, u: Tensor) -> Tensor:
     """Change brightness, contrast and, of three channels, saturation of each image by its own u (B, 3), in place."""
     brightness, contrast, saturation = (1.0 + COLOUR * (2.0 * u - 1.0)).view(-1, 3, 1, 1, 1).unbind(1)  # (B, 1, 1, 1)
@@ -195,11 +222,18 @@ def measure(inputs: Inputs) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
+_KINDS: dict[str, type[ImageTransform] | type[VectorTransform]] = {
+    "image": ImageTransform,
+    "crop": CropTransform,
+    "vector": VectorTransform,
+}
+
+
 def describe(transform: Transform) -> dict[str, Any]:
     """A transform as plain data, to be saved beside a model."""
     if not isinstance(transform, ImageTransform | VectorTransform):
         raise ValueError(f"cannot describe a transform of type {type(transform).__name__}")
-    kind = "image" if isinstance(transform, ImageTransform) else "vector"
+    kind = next(name for name, cls in _KINDS.items() if type(transform) is cls)
     return {"kind": kind, **asdict(transform)}
 
 
@@ -209,6 +243,6 @@ def from_description(description: Mapping[str, Any]) -> ImageTransform | VectorT
         name: tuple(value) if isinstance(value, list) else value for name, value in description.items()
     }
     kind = fields.pop("kind", None)
-    if kind not in ("image", "vector"):
-        raise ValueError(f"unknown transform {kind!r}; expected image or vector")
-    return ImageTransform(**fields) if kind == "image" else VectorTransform(**fields)
+    if kind not in _KINDS:
+        raise ValueError(f"unknown transform {kind!r}; expected one of {', '.join(_KINDS)}")
+    return _KINDS[kind](**fields)

@@ -64,6 +64,10 @@ class Data:
     transform: Transform
     noise: NoiseManifest | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)  # file left out -> why
+    clean_val: bool = False  # labels of the validation part were checked by people, not drawn with the training labels
+    balanced_batches: int | None = None  # an epoch is so many class-balanced batches; None: every example once
+    alternate: bool = False  # mirror every training image in every other epoch
+    sizes: tuple[int, ...] = ()  # sides of training images, in equal parts of a stage; empty: as they are
 
     @property
     def num_classes(self) -> int:

@@ -9,21 +9,30 @@ import torch
 from numpy.typing import NDArray
 
 from elr.data.arrays import read_arrays, read_dataset
+from elr.data.augment import ImageTransform
 from elr.data.cifar import KINDS, holds, read_cifar, read_cifar_folder
+from elr.data.clothing1m import missing as missing_clothing1m
+from elr.data.clothing1m import read_clothing1m
 from elr.data.config import DataConfig
 from elr.data.digits import read_digits
 from elr.data.examples import Data, Examples
 from elr.data.folder import read_folder
+from elr.data.ilsvrc import holds as holds_ilsvrc
+from elr.data.ilsvrc import read_ilsvrc
 from elr.data.labels import as_names, class_names, encode, match, read_labels
 from elr.data.manifest import read_manifest
 from elr.data.noisy import add_noise
 from elr.data.npz import read_npz_source
+from elr.data.published import NAMES
 from elr.data.source import Part, Source
 from elr.data.split import stratified
+from elr.data.stream import Transform
+from elr.data.webvision import missing as missing_webvision
+from elr.data.webvision import read_webvision
 from elr.noise import NoiseConfig
 from elr.parts.draw import fold, generator
 
-SOURCES = ("digits", *KINDS)
+SOURCES = ("digits", *KINDS, *NAMES)
 _NO_NOISE = NoiseConfig()
 _DEFAULTS = DataConfig()
 
@@ -39,7 +48,7 @@ def load(
 
     ``classes`` fixes classes and their order, for data that meet a trained model.
     """
-    return prepare(read_source(config), config, noise, seed, classes)
+    return prepare(read_source(config, classes), config, noise, seed, classes)
 
 
 def from_arrays(
@@ -73,16 +82,21 @@ def from_dataset(
     return prepare(read_dataset(dataset, config=config, test=test, classes=classes), config, noise, seed)
 
 
-def read_source(config: DataConfig) -> Source:
-    """A name, or a path by its kind."""
+def read_source(config: DataConfig, classes: tuple[str, ...] | None = None) -> Source:
+    """A name, or a path by its kind. A second test set needs only what is of ``classes``."""
     if config.source == "digits":
         return read_digits(config)
     if config.source in KINDS:
         return read_cifar(config.source, config)
+    if config.source == "clothing1m":
+        return read_clothing1m(config)
+    if config.source == "mini_webvision":
+        return read_webvision(config)
+    if config.source == "ilsvrc12":
+        return read_ilsvrc(config, classes)
     path = Path(config.source)
     if path.is_dir():
-        found = [name for name in KINDS if holds(path, name)]
-        return read_cifar_folder(path, found[0], config) if found else read_folder(path, config)
+        return _read_directory(path, config, classes)
     if not path.exists():
         near = difflib.get_close_matches(config.source.lower(), SOURCES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"give {', '.join(SOURCES)} or a path"
@@ -94,11 +108,26 @@ def read_source(config: DataConfig) -> Source:
     raise ValueError(f"cannot tell what {path} is; expected a folder, .npz, .csv, .tsv or .parquet")
 
 
+def _read_directory(path: Path, config: DataConfig, classes: tuple[str, ...] | None) -> Source:
+    for name in KINDS:
+        if holds(path, name):
+            return read_cifar_folder(path, name, config)
+    if not missing_clothing1m(path):
+        return read_clothing1m(config)
+    if not missing_webvision(path):
+        return read_webvision(config)
+    if classes is not None and holds_ilsvrc(path):  # by itself it is a folder of images like any other
+        return read_ilsvrc(config, classes)
+    return read_folder(path, config)
+
+
 def prepare(
     source: Source, config: DataConfig, noise: NoiseConfig, seed: int, classes: tuple[str, ...] | None = None
 ) -> Data:
     """Everything that happens to a source before a run sees it."""
     where = f"the train part of {source.name}"
+    if source.test_only and classes is None:
+        raise ValueError(f"{source.name} is a test set: use it as `elr evaluate RUN {source.name}`")
     classes = classes or source.classes or class_names(as_names(source.train.labels, where))
     train = _examples(source.train, source, classes, "train")
     val = None if source.val is None else _examples(source.val, source, classes, "val")
@@ -116,7 +145,19 @@ def prepare(
     transform(
         train.inputs.fetch(torch.tensor([0])), torch.tensor([0]), 0
     )  # a crop that cannot work fails here, not later
-    return Data(source.name, train, val, test, classes, transform, manifest, source.skipped)
+    return Data(
+        source.name,
+        train,
+        val,
+        test,
+        classes,
+        transform,
+        manifest,
+        source.skipped,
+        clean_val=source.clean_val and manifest is None and config.labels is None,
+        balanced_batches=config.balanced_batches,
+        **_by_epoch(config, transform),
+    )
 
 
 def _examples(part: Part, source: Source, classes: tuple[str, ...], split: str) -> Examples:
@@ -190,3 +231,11 @@ def _subset(train: Examples, config: DataConfig, seed: int) -> Examples:
     if config.subset > len(train):
         raise ValueError(f"data.subset {config.subset:,} exceeds the {len(train):,} training examples")
     return train.take(stratified(train.y, config.subset, generator(fold(seed, "subset")))[1])
+
+
+def _by_epoch(config: DataConfig, transform: Transform) -> dict[str, Any]:
+    """What changes from epoch to epoch, for images that are augmented."""
+    asked = [name for name in ("alternate", "sizes") if getattr(config, name)]
+    if asked and not (isinstance(transform, ImageTransform) and config.augment):
+        raise ValueError(f"data.{asked[0]} is for images that are augmented")
+    return {"alternate": bool(config.alternate), "sizes": tuple(config.sizes or ())}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elr.data.augment import ImageTransform, VectorTransform, measure
+from elr.data.augment import CropTransform, ImageTransform, VectorTransform, measure
 from elr.data.config import DataConfig
 from elr.data.stream import Inputs, Transform
 
@@ -34,6 +34,8 @@ class Source:
     classes: tuple[str, ...] | None = None  # None: the labels found
     superclass: NDArray[np.int64] | None = None  # (C,)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    clean_val: bool = False  # the validation part has labels that were checked by people
+    test_only: bool = False  # not to be trained on; ``train`` is then the test part
 
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
@@ -48,9 +50,17 @@ def image_transform(
     return ImageTransform(
         *constants,
         pad=pad if config.pad is None else config.pad,
-        flip=flip if config.flip is None else config.flip,
+        flip=not config.alternate and (flip if config.flip is None else config.flip),
         padding=config.padding or ("reflect" if reflect else "zeros"),
     )
+
+
+def crop_transform(config: DataConfig, constants: Constants, size: int) -> CropTransform:
+    """A window of ``size`` pixels out of a larger image, mirrored half of the time, unless told otherwise."""
+    if not config.augment:
+        return CropTransform(*constants, size=size, moves=False)
+    flip = not config.alternate and (True if config.flip is None else config.flip)
+    return CropTransform(*constants, pad=config.pad or 0, flip=flip, padding=config.padding or "zeros", size=size)
 
 
 def fitted_transform(config: DataConfig, inputs: Inputs) -> Transform:

@@ -1,4 +1,4 @@
-"""Stratified choices of rows."""
+"""Choices of rows by class: stratified, or balanced."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,3 +23,21 @@ def stratified(
     chosen = np.zeros(len(y), dtype=bool)
     chosen[order[rank < quota[y[order]]]] = True
     return np.flatnonzero(~chosen), np.flatnonzero(chosen)
+
+
+def balanced(y: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """``count`` rows with every class as often as any other: round after round, each class once, in random order.
+
+    So are all stretches of them: in a batch no two classes differ by more than 2. A row comes back only after all other
+    rows of its class, so a large class is sampled without replacement and a small one repeats evenly.
+    """
+    classes, sizes = np.unique(y, return_counts=True)
+    groups = np.split(np.argsort(y, kind="stable"), np.cumsum(sizes)[:-1])
+    rounds = np.tile(np.arange(len(classes)), (-(-count // len(classes)), 1))
+    turns = rng.permuted(rounds, axis=1).ravel()[:count]  # (count,) whose turn it is
+    rows = np.empty(count, dtype=np.int64)
+    for k, group in enumerate(groups):
+        places = np.flatnonzero(turns == k)
+        laps = [rng.permutation(group) for _ in range(-(-len(places) // len(group)))]
+        rows[places] = np.concatenate([group[:0], *laps])[: len(places)]
+    return rows

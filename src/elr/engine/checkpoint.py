@@ -51,19 +51,31 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def save(
-    folder: Path, epoch: int, method: nn.Module, optimizer: torch.optim.Optimizer, metadata: dict[str, Any]
+    folder: Path,
+    epoch: int,
+    method: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    metadata: dict[str, Any],
+    watched: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write the checkpoint of an epoch and keep the last two."""
+    """Write the checkpoint of an epoch and keep the last two. ``watched`` is what evaluation remembers."""
     folder.mkdir(exist_ok=True)
     tensors = {f"method.{name}": value for name, value in method.state_dict().items()}
+    tensors |= {f"watched.{name}": value for name, value in (watched or {}).items()}
     tensors |= optimizer_state(optimizer)
     write_tensors(folder / f"epoch-{epoch:06d}.safetensors", tensors, {**metadata, "epoch": epoch})
     for old in checkpoints(folder)[:-KEEP]:
         old.unlink()
 
 
-def restore(folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, metadata: Mapping[str, Any]) -> int:
-    """Load the newest readable checkpoint into method and optimizer and return its epoch; 0 if there is none.
+def restore(
+    folder: Path,
+    method: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    metadata: Mapping[str, Any],
+    watched: dict[str, Tensor] | None = None,
+) -> int:
+    """Load the newest readable checkpoint into what is given and return its epoch; 0 if there is none.
 
     Refuses a checkpoint whose metadata (identity of configuration and data) is not the one given.
     """
@@ -74,10 +86,16 @@ def restore(folder: Path, method: nn.Module, optimizer: torch.optim.Optimizer, m
     for key, value in metadata.items():
         if saved.get(key) != value:
             raise ValueError(f"{path} belongs to another run: its {key} is {saved.get(key)}, this one's is {value}")
-    state = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
-    method.load_state_dict(state)
-    load_optimizer_state(optimizer, {name: t for name, t in tensors.items() if not name.startswith("method.")})
+    method.load_state_dict(_below("method.", tensors))
+    if watched is not None:
+        watched |= _below("watched.", tensors)
+    rest = {name: t for name, t in tensors.items() if not name.startswith(("method.", "watched."))}
+    load_optimizer_state(optimizer, rest)
     return int(saved["epoch"])
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
 
 
 def _newest_readable(found: list[Path]) -> tuple[Path, dict[str, Tensor], dict[str, Any]]:

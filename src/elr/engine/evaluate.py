@@ -5,11 +5,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from elr.data import Data, Examples
 from elr.data.stream import place
 from elr.methods.base import Method
-from elr.report.metrics import accuracy, fractions
+from elr.report.gradients import gradient_entries
+from elr.report.metrics import TOP, accuracy, fractions, top_k
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,16 @@ class EvaluateConfig:
         metadata={"help": "epochs between sweeps of the training set when truth is known (0: only at the end)"},
     )
     batch_size: int = field(default=512, metadata={"help": "examples in a batch of evaluation"})
+    terms: bool = field(
+        default=False,
+        metadata={
+            "help": "record with each sweep how labels and regularizer act on the gradient, and how right targets are"
+        },
+    )
+    memory: float | None = field(
+        default=None,
+        metadata={"help": "beta of a running average of validation predictions, whose accuracy is recorded"},
+    )
 
     def __post_init__(self) -> None:
         for name in ("test_every", "train_every"):
@@ -29,6 +44,8 @@ class EvaluateConfig:
                 raise ValueError(f"evaluate.{name} must be at least 0, got {getattr(self, name)}")
         if self.batch_size < 1:
             raise ValueError(f"evaluate.batch_size must be at least 1, got {self.batch_size}")
+        if self.memory is not None and not 0 <= self.memory < 1:
+            raise ValueError(f"evaluate.memory must lie in [0, 1), got {self.memory}")
 
 
 class Evaluator:
@@ -41,6 +58,8 @@ class Evaluator:
         self.config = config
         self.device = device
         self.channels_last = channels_last
+        # What must survive a restart, by name: the running average of validation predictions, (n, C).
+        self.state: dict[str, Tensor] = {}
 
     @torch.inference_mode()
     def probabilities(self, method: Method, examples: Examples) -> npt.NDArray[np.float32]:
@@ -60,7 +79,9 @@ class Evaluator:
         """What is due at the end of this epoch (counted from 1)."""
         result: dict[str, float] = {}
         if self.data.val is not None:
-            result["val_accuracy"] = accuracy(self._classes(method, self.data.val), self.data.val.y)
+            p = self.probabilities(method, self.data.val)
+            result["val_accuracy"] = accuracy(p.argmax(axis=1), self.data.val.y)
+            result |= self._average(p, self.data.val)
         if last or _due(epoch, self.config.test_every):
             result |= self.test(method)
         if last or _due(epoch, self.config.train_every):
@@ -68,16 +89,42 @@ class Evaluator:
         return result
 
     def test(self, method: Method) -> dict[str, float]:
-        """Test accuracy, if there is a test split; against true labels if they are known."""
+        """Test accuracy, if there is a test split, and top-5 if classes are more; against true labels if known."""
         test = self.data.test
         if test is None:
             return {}
-        return {"test_accuracy": accuracy(self._classes(method, test), test.y if test.y_true is None else test.y_true)}
+        labels = test.y if test.y_true is None else test.y_true
+        p = self.probabilities(method, test)
+        result = {"test_accuracy": accuracy(p.argmax(axis=1), labels)}
+        if self.data.num_classes > TOP:
+            result["test_top5"] = top_k(p, labels)
+        return result
 
     def sweep(self, method: Method) -> dict[str, float]:
         """What became of clean and of wrong training labels, if the truth is known."""
         train = self.data.train
-        return {} if train.y_true is None else fractions(self._classes(method, train), train.y, train.y_true)
+        if train.y_true is None:
+            return {}
+        p = self.probabilities(method, train)
+        found = fractions(p.argmax(axis=1), train.y, train.y_true)
+        return found | self._terms(method, p, train.y, train.y_true) if self.config.terms else found
+
+    def _terms(self, method: Method, p: Floats, y: Ints, true: Ints) -> dict[str, float]:
+        """Entries of the gradient at the true class, and how often what the method believes is true."""
+        pull = method.pull(torch.from_numpy(p).to(self.device))
+        found = gradient_entries(p, None if pull is None else pull.cpu().numpy(), y, true)
+        if (belief := method.belief()) is not None:
+            found["target_accuracy"] = accuracy(belief.argmax(dim=1).cpu().numpy(), true)
+        return found
+
+    def _average(self, p: Floats, val: Examples) -> dict[str, float]:
+        """Temporal ensembling of rows that nothing is learned from."""
+        if self.config.memory is None:
+            return {}
+        held = self.state.setdefault("held", torch.zeros(p.shape))
+        held.mul_(self.config.memory).add_(torch.from_numpy(p), alpha=1 - self.config.memory)
+        true = val.y if val.y_true is None else val.y_true
+        return {"held_accuracy": accuracy(held.argmax(dim=1).numpy(), true)}
 
     def _classes(self, method: Method, examples: Examples) -> npt.NDArray[np.int64]:
         return np.asarray(self.probabilities(method, examples).argmax(axis=1), dtype=np.int64)

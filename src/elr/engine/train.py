@@ -194,7 +194,8 @@ class _Training:
         if self.job.out is not None:
             append_line(self.job.out / "records.jsonl", record)
             append_line(self.job.out / "timing.jsonl", timing)
-            checkpoint.save(self.job.out / "checkpoint", number, self.method, self.optimizer, self.job.identity)
+            place, watched = self.job.out / "checkpoint", self.evaluator.state
+            checkpoint.save(place, number, self.method, self.optimizer, self.job.identity, watched)
         self.job.progress.epoch(record, seconds)
 
     def _candidates(self, stage: int) -> list[Record]:
@@ -226,7 +227,8 @@ class _Training:
         """Go back to the newest checkpoint, if there is one; returns its epoch."""
         if self.job.out is None:
             return 0
-        done = checkpoint.restore(self.job.out / "checkpoint", self.method, self.optimizer, self.job.identity)
+        place, watched = self.job.out / "checkpoint", self.evaluator.state
+        done = checkpoint.restore(place, self.method, self.optimizer, self.job.identity, watched)
         for name in ("records", "timing"):
             path = self.job.out / f"{name}.jsonl"
             kept = [record for record in read_lines(path) if record["epoch"] <= done]
@@ -303,4 +305,7 @@ def _train_data(job: Job, device: torch.device) -> TrainData:
         device=device,
         channels_last=job.runtime.layout(device),
         bfloat16=job.runtime.precision == "bfloat16",
+        balanced_batches=job.data.balanced_batches,
+        alternate=job.data.alternate,
+        sizes=job.data.sizes,
     )

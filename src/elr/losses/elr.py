@@ -68,6 +68,26 @@ def elr_gradient(logits: Tensor, labels: Tensor, targets: Tensor, lam: float) ->
     return (y.sum(dim=1, keepdim=True) - lam) * p + lam * pulled - y
 
 
+def elr_pull(p: Tensor, targets: Tensor, lam: float) -> Tensor:
+    r"""What the penalty adds to the gradient at the logits, lam g, where the network says p.
+
+    .. math:: g_c = \frac{p_c}{1 - \langle p, t \rangle} \sum_k (t_k - t_c) p_k
+
+    Paper: Lemma 2, Eq. (8).
+
+    Args:
+        p: probabilities, (B, C).
+        targets: t, (B, C).
+        lam: lambda.
+
+    Returns:
+        (B, C).
+    """
+    agreement = (p * targets).sum(dim=1, keepdim=True)  # <p, t>
+    rest = (p * (1.0 - targets)).sum(dim=1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)  # 1 - <p, t>
+    return lam * p * (agreement - targets * p.sum(dim=1, keepdim=True)) / rest
+
+
 @functools.cache
 def minus_one(dtype: torch.dtype, device: torch.device) -> Tensor:
     """A constant that would otherwise be made anew in every step."""

@@ -12,6 +12,7 @@ from elr.methods.decoupling import Decoupling
 from elr.methods.dividemix import DivideMix
 from elr.methods.dmi import DMI
 from elr.methods.elr import ELR
+from elr.methods.elr_distill import ELRDistill
 from elr.methods.elr_plus import ELRPlus
 from elr.methods.forward import Forward
 from elr.methods.gce import GCE
@@ -41,6 +42,7 @@ FAMILIES: dict[str, dict[str, type[Method]]] = {
     "the paper's, and the baselines": {
         "elr": ELR,
         "elr_plus": ELRPlus,
+        "elr_distill": ELRDistill,
         "ce": CE,
         "early_stopping": EarlyStopping,
     },

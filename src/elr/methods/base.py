@@ -104,6 +104,14 @@ class Method(nn.Module):
         """Class probabilities, (B, C). Default: mean over networks."""
         return torch.stack([net(x).float().softmax(dim=1) for net in self.nets]).mean(dim=0)
 
+    def belief(self) -> Tensor | None:
+        """What the method has come to believe of every training row, (n, C). Default: it keeps nothing of the kind."""
+        return None
+
+    def pull(self, p: Tensor) -> Tensor | None:
+        """Gradient of the regularizer at the logits of every training row, where the network says p, (n, C)."""
+        return None
+
 
 @torch.no_grad()
 def sweep(predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | None = None) -> Tensor:

@@ -1,8 +1,10 @@
 """ELR: one network, targets by temporal ensembling."""
 
+from torch import Tensor
+
 from elr.data.stream import Batch
 from elr.losses import ELRLoss
-from elr.losses.elr import check_elr
+from elr.losses.elr import check_elr, elr_pull
 from elr.methods.base import MakeNet, Method, Step
 from elr.methods.ce import CE
 from elr.parts.clock import Clock
@@ -46,6 +48,14 @@ class ELR(Method):
         self.criterion = ELRLoss(
             num_examples, num_classes, self.lam, self.beta, floor=self.floor, clamp_penalty=self.clamp_penalty
         )
+
+    def belief(self) -> Tensor:
+        """The targets."""
+        return self.criterion.targets.values
+
+    def pull(self, p: Tensor) -> Tensor | None:
+        """PAPER Lemma 2: lam g."""
+        return elr_pull(p, self.criterion.targets.values, self.lam)
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """Update the targets, then the loss with the new ones."""

@@ -161,6 +161,11 @@ class ELRPlus(Method):
         log: dict[str, Tensor | float] = {**mean_terms(parts.ce, parts.penalty)._asdict(), "lam": lam, "gamma": gamma}
         return Step(parts.loss, len(y), (batch.index, unmixed), log, partial(self._follow, k, gamma))
 
+    def belief(self) -> Tensor:
+        """Mean of the targets of the networks."""
+        tables = [criterion.targets.values for criterion in self.criteria if isinstance(criterion, ELRLoss)]
+        return torch.stack(tables).mean(dim=0)
+
     def predict(self, x: Tensor) -> Tensor:
         """Mean over the networks of probabilities, or softmax of the mean of logits."""
         if self.combine == "probabilities":

@@ -1,5 +1,7 @@
 """The regularizer the paper argues against: pull p towards the targets by their cross entropy."""
 
+from torch import Tensor
+
 from elr.data.stream import Batch
 from elr.losses import cross_entropy, target_cross_entropy
 from elr.losses.elr import check_elr
@@ -33,6 +35,15 @@ class KL(Method):
         """One network and one target for each example."""
         super().build(make_net, num_examples, num_classes)
         self.targets = ExampleTable(num_examples, num_classes)
+
+    def belief(self) -> Tensor:
+        """The targets."""
+        return self.targets.values
+
+    def pull(self, p: Tensor) -> Tensor:
+        """PAPER Eq. 18: lam (p - t) if the target sums to 1; until its average has settled, lam (p sum(t) - t)."""
+        t = self.targets.values
+        return self.lam * (p * t.sum(dim=1, keepdim=True) - t)
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """Update the targets, then the loss with the new ones."""

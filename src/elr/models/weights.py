@@ -13,7 +13,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     """State dict of a .safetensors file, or of a torch file that holds tensors and nothing else."""
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no weight file {path}")
+        raise FileNotFoundError(f"no weight file {path}; name one with --model.weights FILE")
     state: Any
     try:
         if path.suffix == ".safetensors":

@@ -6,12 +6,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+TOP = 5  # a second chance is worth telling only where there are more classes
 Ints = npt.NDArray[np.integer[Any]]
 
 
 def accuracy(predicted: Ints, labels: Ints) -> float:
     """Fraction of predictions that equal the labels."""
     return float(np.mean(predicted == labels))
+
+
+def top_k(probabilities: npt.NDArray[np.floating[Any]], labels: Ints, k: int = TOP) -> float:
+    """Fraction of labels among the ``k`` most probable classes of their rows (n, C); of equal ones the first counts."""
+    own = np.take_along_axis(probabilities, labels[:, None], axis=1)  # (n, 1)
+    earlier = np.arange(probabilities.shape[1]) < labels[:, None]  # (n, C)
+    ahead = (probabilities > own) | ((probabilities == own) & earlier)
+    return float(np.mean(ahead.sum(axis=1) < k))
 
 
 def fractions(predicted: Ints, labels: Ints, true: Ints) -> dict[str, float]:

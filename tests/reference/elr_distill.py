@@ -1,0 +1,59 @@
+"""ELR, then distillation of posteriors: one example and one class at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from reference.ce import Trajectory, cross_entropy
+from reference.descent import Descent
+from reference.elr import train as train_elr
+
+
+def posterior(targets: Tensor, y: Tensor, prior: float) -> Tensor:
+    """q of every row, from targets that need not sum to 1."""
+    n, num_classes = targets.shape
+    t = [[float(v) / float(sum(row)) for v in row] for row in targets]
+    counts = [[prior / num_classes] * num_classes for _ in range(num_classes)]
+    for i in range(n):
+        for c in range(num_classes):
+            counts[c][int(y[i])] += t[i][c]
+    out = torch.zeros(n, num_classes)
+    for i in range(n):
+        weights = [t[i][c] * counts[c][int(y[i])] / sum(counts[c]) for c in range(num_classes)]
+        for c in range(num_classes):
+            out[i, c] = weights[c] / sum(weights)
+    return out
+
+
+def train(
+    nets: Sequence[nn.Module],
+    x: Tensor,
+    y: Tensor,
+    steps: Sequence[Sequence[Sequence[Sequence[int]]]],  # steps[s][epoch] = batches
+    num_classes: int,
+    *,
+    prior: float,
+    lam: float,
+    beta: float,
+    floor: float,
+    clamp_penalty: bool,
+    **optim: float,
+) -> Trajectory:
+    first = [batch for epoch in steps[0] for batch in epoch]
+    out = train_elr(
+        nets[0], x, y, first, num_classes, lam=lam, beta=beta, floor=floor, clamp_penalty=clamp_penalty, **optim
+    )
+    q = posterior(out.targets[-1][0], y, prior)
+    net = nets[1].train()
+    descent = Descent(net, **optim)
+    for epoch in steps[1]:
+        for batch in epoch:
+            logits = net(x[list(batch)])
+            loss = torch.zeros((), dtype=x.dtype)
+            for z, i in zip(logits, batch, strict=True):
+                loss = loss + cross_entropy(z, q[i].tolist()) / len(batch)
+            descent.update(loss)
+            out.loss.append(loss.item())
+            out.weights.append([w.detach().clone() for w in net.parameters()])
+    return out
