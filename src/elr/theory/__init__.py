@@ -1,0 +1,1 @@
+"""The paper's theory as a laboratory: two Gaussians, noisy labels, softmax regression, every claim measured."""
