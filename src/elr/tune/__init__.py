@@ -1,0 +1,1 @@
+"""``elr tune``: hyperparameters chosen on noisy validation, by Optuna, in any number of processes on one folder."""
