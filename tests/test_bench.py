@@ -21,9 +21,10 @@ from torch import nn
 from elr.bench.grid import Cell, Grid, make_grid, method_arms, noise_settings
 from elr.bench.table import COLUMNS, page, percent, read_csv, tables, write_csv
 from elr.bench.timing import epoch_seconds, time_beside
-from elr.bench.work import Status, _reason, locked
+from elr.bench.work import Status, locked, why_it_ended
 from elr.cli import main
-from elr.cli.bench import _command, jitter_note
+from elr.cli.bench import jitter_note
+from elr.cli.flags import as_typed
 from elr.cli.progress import GridLines, told
 from elr.config import resolve
 from elr.data import load
@@ -483,9 +484,9 @@ def test_a_cell_that_fails_is_named_and_the_others_go_on(tmp_path, monkeypatch):
 
 
 def test_a_process_that_is_killed_is_a_failed_cell(tmp_path):
-    assert _reason(-signal.SIGKILL, tmp_path / "log") == "its process was ended by SIGKILL (out of memory?)"
-    assert _reason(-signal.SIGSEGV, tmp_path / "log") == "its process was ended by SIGSEGV"
-    assert _reason(3, tmp_path / "log") == "its process ended with code 3"
+    assert why_it_ended(-signal.SIGKILL, tmp_path / "log") == "its process was ended by SIGKILL (out of memory?)"
+    assert why_it_ended(-signal.SIGSEGV, tmp_path / "log") == "its process was ended by SIGSEGV"
+    assert why_it_ended(3, tmp_path / "log") == "its process ended with code 3"
 
 
 def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):
@@ -593,8 +594,10 @@ def test_a_page_names_what_failed():
 
 def test_the_command_is_recorded_without_places_on_this_machine():
     words = ["cifar10", "--data.root", "/home/me", "--data.cache-dir=/tmp/x", "--epochs", "3", "--out", "/tmp/y"]
-    assert _command(words) == "elr bench cifar10 --epochs 3 --out DIR"
-    assert _command(["digits", "--out=runs/a b"]) == "elr bench digits --out 'runs/a b'"
+    expected = "elr bench cifar10 --data.root DIR --data.cache-dir=DIR --epochs 3 --out DIR"
+    assert as_typed("elr bench", words) == expected
+    assert as_typed("elr bench", ["digits", "--out=runs/a b"]) == "elr bench digits '--out=runs/a b'"
+    assert as_typed("elr tune", ["--labels", "/home/me/a.npz"]) == "elr tune --labels FILE"
 
 
 # What users are told

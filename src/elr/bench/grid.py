@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 from urllib.parse import quote
 
 from elr.config import Config, nearest, options, resolve
@@ -208,11 +208,20 @@ def _compare(out: Path, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> N
         raise ValueError(f"{out} holds a comparison with more in it ({gone[0]}); choose another --out")
 
 
-def folder(out: Path, cell: Cell) -> Path:
+class Named(Protocol):
+    """Whatever has a folder of its own below ``DIR/runs``."""
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        ...
+
+
+def folder(out: Path, cell: Named) -> Path:
     """Run directory of a cell."""
     return out / "runs" / cell.name
 
 
-def is_done(out: Path, cell: Cell) -> bool:
+def is_done(out: Path, cell: Named) -> bool:
     """Whether a cell has run to its end."""
     return (folder(out, cell) / "summary.json").is_file()

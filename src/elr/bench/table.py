@@ -163,7 +163,7 @@ def overview(rows: Sequence[Row]) -> str:
             levels.append(result_of(own, name))
         lines.append((statistics.mean(levels), cells))
     heads = ["test, last (chosen)", *(setting_name(kind, rate).replace("-", " ") for kind, rate in settings)]
-    return _aligned([heads, *(cells for _, cells in sorted(lines, key=lambda line: -line[0]))])
+    return aligned([heads, *(cells for _, cells in sorted(lines, key=lambda line: -line[0]))])
 
 
 def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
@@ -184,10 +184,10 @@ def _table(kind: str, rate: float, rows: Sequence[Row]) -> str:
         cells += [_number(own[0]["seconds"], ".0f"), _number(own[0]["cost"], ".2f"), f"{own[0]['arithmetic']:.2f}"]
         cells.append(f"{len(done)}" if len(done) == len(planned) else f"{len(done)} of {len(planned)}")
         lines.append(cells)
-    return f"### {title(kind, rate, rows)}\n\n{_aligned(lines)}"
+    return f"### {title(kind, rate, rows)}\n\n{aligned(lines)}"
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table that can be read as it stands, on a terminal say; the first line is its head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *body = [[cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in lines]

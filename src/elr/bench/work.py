@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from elr.bench.grid import Cell, Grid, folder, is_done
+from elr.bench.grid import folder, is_done
 from elr.config import Config
 from elr.data import load
 from elr.fit import run_job
@@ -38,10 +38,34 @@ class Status(NamedTuple):
     left: float | None  # seconds; None before anything is known
 
 
+class Work(Protocol):
+    """One run among several."""
+
+    @property
+    def name(self) -> str:
+        """Its folder below ``DIR/runs``."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """What is run."""
+        ...
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that will be recorded."""
+        ...
+
+    @property
+    def work(self) -> float:
+        """Epochs of cross entropy that cost as much, by arithmetic."""
+        ...
+
+
 class Watcher(Protocol):
     """Somebody who watches a grid."""
 
-    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+    def ended(self, cell: Work, result: Mapping[str, Any] | str, status: Status) -> None:
         """A cell has a summary, or a reason why it has none."""
         ...
 
@@ -50,25 +74,25 @@ class Watcher(Protocol):
         ...
 
 
-def run_grid(grid: Grid, out: Path, jobs: int, watch: Watcher, failures: dict[str, str]) -> None:
+def run_cells(cells: Sequence[Work], out: Path, jobs: int, watch: Watcher, failures: dict[str, str]) -> None:
     """Run every cell that is not done, and note why some failed. Interrupted, all processes end and nothing is lost."""
-    cells = _Cells(grid, out, jobs, watch, failures)
+    running = _Cells(cells, out, jobs, watch, failures)
     try:
-        cells.run()
+        running.run()
     finally:
-        cells.stop()
+        running.stop()
 
 
 class _Cells:
-    """The state of ``run_grid`` while it runs."""
+    """The state of ``run_cells`` while it runs."""
 
-    def __init__(self, grid: Grid, out: Path, jobs: int, watch: Watcher, failures: dict[str, str]) -> None:
-        self.grid, self.out, self.jobs, self.watch, self.failures = grid, out, jobs, watch, failures
-        self.queue = deque(cell for cell in grid.cells if not is_done(out, cell))
-        self.running: dict[str, tuple[BaseProcess, Cell]] = {}
-        self.context = _context()
-        self.epochs = {cell.name: cell.epochs for cell in grid.cells}
-        self.weights = {cell.name: cell.work for cell in grid.cells}
+    def __init__(self, cells: Sequence[Work], out: Path, jobs: int, watch: Watcher, failures: dict[str, str]) -> None:
+        self.cells, self.out, self.jobs, self.watch, self.failures = cells, out, jobs, watch, failures
+        self.queue = deque(cell for cell in cells if not is_done(out, cell))
+        self.running: dict[str, tuple[BaseProcess, Work]] = {}
+        self.context = process_context()
+        self.epochs = {cell.name: cell.epochs for cell in cells}
+        self.weights = {cell.name: cell.work for cell in cells}
         self.whole = sum(self.weights.values())
         # Cells that stopped in the middle have a part behind them, which says nothing of today's pace.
         self.begun = {cell.name: _epochs_done(out, cell) for cell in self.queue}
@@ -93,17 +117,17 @@ class _Cells:
             process.join()
         self.running.clear()
 
-    def _start(self, cell: Cell) -> None:
+    def _start(self, cell: Work) -> None:
         log = self._log(cell)
         log.parent.mkdir(parents=True, exist_ok=True)
         process: BaseProcess = self.context.Process(  # type: ignore[attr-defined]
             target=run_cell, args=(cell.config, folder(self.out, cell), log), daemon=True
         )
-        with _environment(ONE_THREAD):
+        with environment(ONE_THREAD):
             process.start()
         self.running[cell.name] = process, cell
 
-    def _end(self, process: BaseProcess, cell: Cell) -> None:
+    def _end(self, process: BaseProcess, cell: Work) -> None:
         process.join()
         del self.running[cell.name]
         result: Mapping[str, Any] | str
@@ -111,10 +135,10 @@ class _Cells:
             self._log(cell).unlink(missing_ok=True)
             result = dict(read_json(folder(self.out, cell) / "summary.json"))
         else:
-            result = self.failures[cell.name] = _reason(process.exitcode, self._log(cell))
+            result = self.failures[cell.name] = why_it_ended(process.exitcode, self._log(cell))
         self.watch.ended(cell, result, self._status())
 
-    def _log(self, cell: Cell) -> Path:
+    def _log(self, cell: Work) -> Path:
         return self.out / "logs" / (cell.name.replace("/", ".") + ".txt")
 
     def _status(self) -> Status:
@@ -129,10 +153,10 @@ class _Cells:
             if name not in waiting and name not in self.failures
         )
         left = (time.monotonic() - self.started) * open_work / today if today > 0 else None
-        done = len(self.grid.cells) - len(waiting) - len(running) - len(self.failures)
+        done = len(self.cells) - len(waiting) - len(running) - len(self.failures)
         shown = {name: f"epoch {epochs}/{self.epochs[name]}" for name, epochs in running.items()}
         fraction = 1.0 - open_work / self.whole
-        return Status(done, len(self.grid.cells), len(self.failures), shown, fraction, left)
+        return Status(done, len(self.cells), len(self.failures), shown, fraction, left)
 
 
 def run_cell(config: Config, out: Path, log: Path) -> None:
@@ -158,7 +182,7 @@ def _kind(error: Exception) -> str:
     return "" if isinstance(error, ValueError | FloatingPointError) else f"{type(error).__name__}: "
 
 
-def _reason(code: int | None, log: Path) -> str:
+def why_it_ended(code: int | None, log: Path) -> str:
     """Why a cell has no summary, in one line."""
     if code is not None and code < 0:
         name = signal.Signals(-code).name
@@ -180,7 +204,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _context() -> BaseContext:
+def process_context() -> BaseContext:
     """A fork server that has imported everything starts a process in milliseconds; elsewhere a new interpreter."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
@@ -190,7 +214,7 @@ def _context() -> BaseContext:
 
 
 @contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
     """These variables for processes started inside."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
@@ -204,7 +228,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _epochs_done(out: Path, cell: Cell) -> int:
+def _epochs_done(out: Path, cell: Work) -> int:
     """Complete lines of the cell's records."""
     path = folder(out, cell) / "records.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,10 +22,10 @@ from elr.bench.grid import (
 )
 from elr.bench.table import page, tidy, write_csv, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
-from elr.bench.work import locked, run_grid
-from elr.cli.flags import Parser, add_options, config_settings, known_options, parse
+from elr.bench.work import locked, run_cells
+from elr.cli.flags import Parser, add_options, as_typed, config_settings, known_options, parse
 from elr.cli.progress import clock, grid_watcher
-from elr.config import FREE, Option, options
+from elr.config import FREE, Config, Option, options
 from elr.convert import convert
 from elr.data import Data, load
 from elr.data.stream import JITTER
@@ -37,7 +36,6 @@ from elr.report.machine import facts
 from elr.report.records import write_json
 
 OWN = {"DATA", "config", "out", "methods", "seeds", "budget", "jobs", "no_timing", "dry_run", "quiet"}
-PRIVATE = ("data.root", "data.cache_dir")  # where things lie on one machine
 
 
 def bench(argv: Sequence[str]) -> int:
@@ -49,7 +47,7 @@ def bench(argv: Sequence[str]) -> int:
     if args.out is not None:
         claim_grid(out, grid)
     data = _try_data(grid, out if args.out is not None else None)
-    jobs = _jobs(args.jobs, grid)
+    jobs = job_count(args.jobs, grid.baseline())
     todo = [cell for cell in grid.cells if args.out is None or not is_done(out, cell)]
     lines = _plan_lines(grid, data, jobs, len(todo))
     if args.dry_run:
@@ -60,7 +58,7 @@ def bench(argv: Sequence[str]) -> int:
         print(line, file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
     with locked(out):
-        return _run(grid, out, jobs, data, _command(argv), timed=not args.no_timing, quiet=args.quiet)
+        return _run(grid, out, jobs, data, as_typed("elr bench", argv), timed=not args.no_timing, quiet=args.quiet)
 
 
 def _run(grid: Grid, out: Path, jobs: int, data: Data, command: str, *, timed: bool, quiet: bool) -> int:
@@ -70,7 +68,7 @@ def _run(grid: Grid, out: Path, jobs: int, data: Data, command: str, *, timed: b
     failures: dict[str, str] = {}
     interrupted = False
     try:
-        run_grid(grid, out, jobs, watch, failures)
+        run_cells(grid.cells, out, jobs, watch, failures)
         if timed:
             ran = tuple(m for m in grid.methods if any(is_done(out, c) for c in grid.cells if c.method == m))
             time_methods(grid, out, ran, watch.timing)
@@ -177,16 +175,17 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, str | list) else [value]
 
 
-def _jobs(asked: str | None, grid: Grid) -> int:
+def job_count(asked: str | None, config: Config) -> int:
+    """Runs at a time: as asked for, or as many as the cores hold at the threads of one run."""
     if asked is not None:
         jobs = int(convert(asked, int, "--jobs"))
         if jobs < 1:
             raise ValueError(f"--jobs must be at least 1, got {jobs}")
         return jobs
-    if grid.baseline().runtime.resolved_device().type != "cpu":
-        return 1  # cells that share a device would only wait for each other
+    if config.runtime.resolved_device().type != "cpu":
+        return 1  # runs that share a device would only wait for each other
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // (grid.baseline().runtime.threads or 1))
+    return max(1, cores // (config.runtime.threads or 1))
 
 
 def _try_data(grid: Grid, out: Path | None) -> Data:
@@ -231,22 +230,6 @@ def jitter_note(methods: Sequence[str]) -> str:
         f"note: {', '.join(methods)} {verb} several views of an example; those of a vector are made by jitter "
         f"({JITTER:g} standard deviations), not by crops"
     )
-
-
-def _command(argv: Sequence[str]) -> str:
-    """The command as given, without places on this machine."""
-    words: list[str] = []
-    given = iter(argv)
-    for word in given:
-        flag, equals, value = word.partition("=")
-        key = flag.removeprefix("--").replace("-", "_")
-        if key not in (*PRIVATE, "out"):
-            words.append(word)
-            continue
-        place = value if equals else next(given, "")
-        if key == "out":
-            words += ["--out", "DIR" if Path(place).is_absolute() else place]
-    return f"elr bench {shlex.join(words)}"
 
 
 def _about(grid: Grid, jobs: int, data: Data, command: str) -> dict[str, Any]:

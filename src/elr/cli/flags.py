@@ -1,6 +1,7 @@
 """Flags made from the options of a configuration: ``--method elr --method.lam 3``."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -59,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> No
         target: Any = groups[table] if dot else parser
         default = shown(option.default)
         text = f"{option.help} " if option.help else f"{describe(option.type)} "
-        extra: dict[str, Any] = {"nargs": "?", "const": "true"} if option.type is bool else {}
+        extra: dict[str, Any] = {"nargs": "?", "const": "true"} if option.type in (bool, bool | None) else {}
         ending = "" if "(default" in text else f"[{default}]"
         target.add_argument(
             *names, dest=key, metavar=name.upper() if dot else key.upper(), help=(text + ending).replace("%", "%%"),
@@ -106,3 +107,14 @@ def config_settings(path: str | None) -> dict[str, Any]:
 def known_options(argv: Sequence[str], settings: dict[str, Any]) -> dict[str, Option]:
     """Options for what these arguments choose."""
     return options(chosen(argv, settings))
+
+
+def as_typed(command: str, argv: Sequence[str]) -> str:
+    """The command for others to type: absolute paths, which mean something on one machine only, become DIR or FILE."""
+    words = []
+    for word in argv:
+        flag, equals, value = word.rpartition("=")
+        if Path(value).is_absolute():
+            word = flag + equals + ("FILE" if Path(value).suffix else "DIR")
+        words.append(word)
+    return f"{command} {shlex.join(words)}".strip()

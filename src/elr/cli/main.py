@@ -8,6 +8,9 @@ from typing import Any
 
 from elr.cli import commands
 from elr.cli.bench import bench
+from elr.cli.reproduce import reproduce
+from elr.cli.theory import theory
+from elr.cli.tune import tune
 from elr.config import nearest
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
@@ -19,6 +22,9 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "evaluate": (commands.evaluate, "accuracy of a finished run on labelled data"),
     "demo": (commands.demo, "a minute on real handwritten digits: cross entropy memorises wrong labels, ELR does not"),
     "bench": (bench, "compare methods on the same data, noise and network, over several seeds"),
+    "tune": (tune, "choose hyperparameters on noisy validation"),
+    "reproduce": (reproduce, "figures and tables of the paper, at its scale or at a laptop's"),
+    "theory": (theory, "the claims of the paper's theory, each measured on the linear model"),
     "methods": (commands.methods, "list the training methods, or explain one"),
     "models": (commands.models, "list the networks, or explain one"),
     "doctor": (commands.doctor, "what this machine has: versions, devices, threads, data"),

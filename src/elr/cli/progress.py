@@ -5,8 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from elr.bench.grid import Cell
-from elr.bench.work import Status, Watcher
+from elr.bench.work import Status, Watcher, Work
 from elr.engine.train import Progress, Silent
 from elr.report.records import Record
 
@@ -125,7 +124,7 @@ def grid_watcher(*, quiet: bool) -> GridWatcher:
     return GridBar() if sys.stderr.isatty() else GridLines()
 
 
-def told(cell: Cell, result: Mapping[str, Any] | str) -> str:
+def told(cell: Work, result: Mapping[str, Any] | str) -> str:
     """A cell that ended, in one line."""
     if isinstance(result, str):
         return f"{cell.name} failed: {result}"
@@ -142,7 +141,7 @@ def remaining(status: Status) -> str:
 class GridSilent:
     """Nobody watches."""
 
-    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+    def ended(self, cell: Work, result: Mapping[str, Any] | str, status: Status) -> None:
         """Ignore."""
 
     def look(self, status: Status) -> None:
@@ -163,7 +162,7 @@ class GridLines(GridSilent):
     def __init__(self) -> None:
         self.spoke = time.monotonic()
 
-    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+    def ended(self, cell: Work, result: Mapping[str, Any] | str, status: Status) -> None:
         """Print it with the time left."""
         self._say(f"[{status.done + status.failed}/{status.total}] {told(cell, result)}  left {remaining(status)}")
 
@@ -200,7 +199,7 @@ class GridBar:
         self.task: Any = self.bar.add_task("0 cells", total=1.0, state="", left="unknown")
         self.bar.start()
 
-    def ended(self, cell: Cell, result: Mapping[str, Any] | str, status: Status) -> None:
+    def ended(self, cell: Work, result: Mapping[str, Any] | str, status: Status) -> None:
         """Print it above the bar."""
         self.bar.console.print(told(cell, result), markup=False, highlight=False)
         self.look(status)

@@ -1,0 +1,133 @@
+"""What a figure or table is made of: runs by row and column, and a way to show them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elr.config import Config, resolve
+from elr.report.records import Record, read_json, read_lines
+from elr.reproduce.scale import Scale, Settings
+
+
+class Spec(NamedTuple):
+    """One run of an experiment, but for its seed."""
+
+    row: str
+    column: str
+    settings: Settings
+
+    @property
+    def label(self) -> str:
+        """``cifar10 symmetric 0.4/ELR``: what --only is matched with."""
+        return f"{self.column}/{self.row}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run. Its folder is named by what it is, so that two figures made of the same run share it."""
+
+    spec: Spec
+    seed: int
+    given: Mapping[str, Any]  # where data are, how to compute: nothing that changes what is run
+
+    @cached_property
+    def config(self) -> Config:
+        """The resolved configuration."""
+        return resolve({"runtime.threads": 1, **self.spec.settings, **self.given, "seed": self.seed})
+
+    @cached_property
+    def name(self) -> str:
+        """Folder below ``OUT/runs``."""
+        config = self.config
+        noise = config.noise.kind if config.noise.kind == "none" else f"{config.noise.kind}{config.noise.rate:g}"
+        return f"{config.data.source}-{noise}-{config.method.name}-seed{self.seed}-{config.digest()[:10]}"
+
+    @property
+    def epochs(self) -> int:
+        """Epochs that will be recorded."""
+        return sum(stage.epochs for stage in self.config.make_method().plan(self.config.epochs))
+
+    @property
+    def work(self) -> float:
+        """Epochs of cross entropy that cost as much, by arithmetic."""
+        return self.epochs * self.config.make_method().cost
+
+
+class Finished(NamedTuple):
+    """What a run left on disk."""
+
+    trial: Trial
+    summary: Mapping[str, Any]
+    records: Sequence[Record]
+
+    @classmethod
+    def read(cls, out: Path, trial: Trial) -> "Finished | None":
+        """The run of this trial, if it is finished."""
+        path = out / "runs" / trial.name
+        if not (path / "summary.json").is_file():
+            return None
+        return cls(trial, dict(read_json(path / "summary.json")), read_lines(path / "records.jsonl"))
+
+
+# By row and column; a run that is not there is missing from its list.
+Results = Mapping[tuple[str, str], Sequence[Finished]]
+
+
+class Shown(NamedTuple):
+    """A figure or table in words and numbers. Pictures are written beside it."""
+
+    rows: list[dict[str, Any]]  # tidy, for CSV
+    text: str  # Markdown
+
+
+class View(NamedTuple):
+    """What there is to show, and where to."""
+
+    name: str
+    results: Results
+    folder: Path  # for pictures
+    scale: Scale
+    given: Mapping[str, Any]
+    out: Path  # where runs are
+
+    @property
+    def stem(self) -> Path:
+        """Pictures without their suffix."""
+        return self.folder / self.name
+
+
+Show = Callable[[View], Shown]
+
+
+def _one(scale: Scale) -> int:
+    return 1 if scale == "laptop" else 5  # PAPER lines 349 and 489: five noise realisations
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table of the paper."""
+
+    name: str
+    title: str
+    place: str  # in the paper
+    specs: Callable[[Scale], Sequence[Spec]]
+    show: Show
+    seeds: Callable[[Scale], int] = field(default=_one)
+    data: tuple[str, ...] = ("cifar10",)  # what must be there
+
+    def trials(self, scale: Scale, given: Mapping[str, Any], seeds: int | None = None) -> list[Trial]:
+        """Every run; all of the first seed before the second, so that a queue cut short compares like with like."""
+        specs = self.specs(scale)
+        return [Trial(spec, seed, given) for seed in range(seeds or self.seeds(scale)) for spec in specs]
+
+
+def collect(out: Path, trials: Sequence[Trial]) -> dict[tuple[str, str], list[Finished]]:
+    """What is finished, by row and column."""
+    found: dict[tuple[str, str], list[Finished]] = {(t.spec.row, t.spec.column): [] for t in trials}
+    for trial in trials:
+        finished = Finished.read(out, trial)
+        if finished is not None:
+            found[trial.spec.row, trial.spec.column].append(finished)
+    return found

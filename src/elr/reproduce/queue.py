@@ -1,0 +1,143 @@
+"""Which runs an order consists of, in which order they are run, and what is written when they are done."""
+
+import csv
+import io
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elr.bench.grid import folder, is_done
+from elr.config import nearest
+from elr.fit import claim
+from elr.report.machine import facts
+from elr.report.records import read_lines, write_json, write_text
+from elr.reproduce.catalogue import EXPERIMENTS, PRIORITY
+from elr.reproduce.experiment import Experiment, Shown, Trial, View, collect
+from elr.reproduce.scale import SCALES, Scale
+
+
+class Order(NamedTuple):
+    """A figure or table, or a part of it."""
+
+    experiment: Experiment
+    trials: list[Trial]  # those that are wanted
+    everything: list[Trial]  # those that it has: what is not run is shown as "not run"
+
+
+def as_scale(word: str) -> Scale:
+    """A scale by name."""
+    for scale in SCALES:
+        if word == scale:
+            return scale
+    raise ValueError(f"--scale must be one of {', '.join(SCALES)}, got {word!r}")
+
+
+def orders(
+    names: Sequence[str], scale: Scale, given: Mapping[str, Any], *, only: str = "*", seeds: int | None = None
+) -> list[Order]:
+    """What these names ask for, in order of priority; ``all`` is everything."""
+    found: list[Order] = []
+    for name, pattern in _wanted(names):
+        experiment = EXPERIMENTS[name]
+        if name == "human" and "data.labels" not in given:
+            if "human" in names:
+                raise ValueError("human labels are in a file of their own: give --labels FILE (CIFAR-10N as .npz)")
+            warnings.warn("human is left out: its labels are in a file of their own, --labels FILE", stacklevel=2)
+            continue
+        everything = experiment.trials(scale, own_settings(experiment, given), seeds)
+        wanted = [t for t in everything if _matches(t, pattern) and _matches(t, only)]
+        if wanted or not everything:
+            found.append(Order(experiment, wanted, everything))
+    if not found:
+        labels = [spec.label for name, _ in _wanted(names) for spec in EXPERIMENTS[name].specs(scale)]
+        raise ValueError(f"--only {only!r} matches nothing; a name is {labels[0]!r}, say")
+    return found
+
+
+def _wanted(names: Sequence[str]) -> list[tuple[str, str]]:
+    wanted: list[tuple[str, str]] = []
+    for name in names:
+        if name == "all":
+            wanted += PRIORITY
+        elif name in EXPERIMENTS:
+            wanted.append((name, "*"))
+        else:
+            raise ValueError(f"there is no figure or table {name!r}; {nearest(name, EXPERIMENTS)}")
+    return wanted
+
+
+def _matches(trial: Trial, pattern: str) -> bool:
+    return fnmatchcase(trial.spec.label, pattern) or fnmatchcase(trial.spec.column, pattern)
+
+
+def own_settings(experiment: Experiment, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Files of labels and of weights belong to the one experiment that is about them."""
+    owners = {"data.labels": "human", "model.weights": "table3"}
+    return {key: value for key, value in given.items() if owners.get(key, experiment.name) == experiment.name}
+
+
+def runs(found: Iterable[Order]) -> list[Trial]:
+    """Every run once, in order: figures that need the same run share it."""
+    return list({trial.name: trial for order in found for trial in order.trials}.values())
+
+
+def refuse_unfinished(out: Path, trials: Sequence[Trial], *, resume: bool) -> None:
+    """Finished runs are used as they are; one that stopped in the middle is gone on with only if that is asked for."""
+    for trial in trials:
+        path = folder(out, trial)
+        claim(path, trial.config, resume=True)
+        if not resume and (path / "config.toml").exists() and not is_done(out, trial):
+            epochs = len(read_lines(path / "records.jsonl"))
+            raise ValueError(
+                f"{out} holds an unfinished run of {trial.spec.label} ({epochs} of {trial.epochs} epochs); "
+                "go on with --resume, or choose another --out"
+            )
+
+
+def write_report(order: Order, out: Path, scale: Scale, given: Mapping[str, Any], command: str) -> Shown:
+    """Numbers as CSV, words as Markdown, pictures, and how they came about, in ``OUT/NAME``."""
+    experiment = order.experiment
+    place = out / experiment.name
+    place.mkdir(parents=True, exist_ok=True)
+    view = View(experiment.name, collect(out, order.everything), place, scale, given, out)
+    shown = experiment.show(view)
+    write_text(place / f"{experiment.name}.csv", _csv(shown.rows))
+    write_text(place / f"{experiment.name}.md", f"# {_heading(experiment)}\n\n{shown.text}")
+    about = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "place": experiment.place,
+        "scale": scale,
+        "command": command,
+        "settings": _shared([trial.config.identity() for trial in order.everything]),
+        "precision": sorted({trial.config.runtime.precision for trial in order.everything}),
+        "facts": facts(),
+    }
+    write_json(place / f"{experiment.name}.json", about)
+    return shown
+
+
+def _heading(experiment: Experiment) -> str:
+    return f"{experiment.name}: {experiment.title} ({experiment.place})"
+
+
+def _shared(identities: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Settings that all runs have in common."""
+    if not identities:
+        return {}
+    first, *rest = identities
+    return {k: v for k, v in first.items() if all(other.get(k) == v for other in rest) and k != "data.labels"}
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in rows
+    )
+    return text.getvalue()
