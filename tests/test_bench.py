@@ -19,7 +19,7 @@ from reference.tiny import TinyNet, tiny_data, tiny_job
 from torch import nn
 
 from elr.bench.grid import Cell, Grid, make_grid, method_arms, noise_settings
-from elr.bench.table import COLUMNS, page, percent, read_csv, tables, write_csv
+from elr.bench.table import COLUMNS, page, percent, read_csv, tables
 from elr.bench.timing import epoch_seconds, time_beside
 from elr.bench.work import Status, locked, why_it_ended
 from elr.cli import main
@@ -32,6 +32,7 @@ from elr.data.stream import TrainData
 from elr.engine.train import train
 from elr.methods import METHODS
 from elr.parts.clock import Clock
+from elr.report.records import write_csv
 
 SMALL = "--data.subset 60 --model small_cnn --model.width 4 --epochs 2 --optim.batch_size 16".split()  # noqa: SIM905
 NOISE = ["--noise", "symmetric", "--noise.rate", "0.2,0.4"]
@@ -576,7 +577,7 @@ def test_data_without_a_test_part_are_compared_on_validation():
 
 
 def test_rows_survive_the_file(tmp_path):
-    write_csv(tmp_path / "table.csv", [ROW, {**ROW, "test_accuracy": None}])
+    write_csv(tmp_path / "table.csv", [ROW, {**ROW, "test_accuracy": None}], COLUMNS)
     first, second = read_csv(tmp_path / "table.csv")
     assert {key: first[key] for key in ROW} == ROW
     assert second["test_accuracy"] is None

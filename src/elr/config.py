@@ -119,6 +119,16 @@ class Config:
         """The method, not built yet."""
         return METHODS[self.method.name](**self.method.arguments)
 
+    @property
+    def planned_epochs(self) -> int:
+        """Epochs that will be recorded; a run shorter than the stages of its method is lengthened."""
+        return sum(stage.epochs for stage in self.make_method().plan(self.epochs))
+
+    @property
+    def work(self) -> float:
+        """Epochs of cross entropy that cost as much, by arithmetic."""
+        return self.planned_epochs * self.make_method().cost
+
     def make_schedule(self) -> Schedule:
         """The learning-rate schedule."""
         schedule: Schedule = SCHEDULES[self.schedule.name](**self.schedule.arguments)

@@ -37,13 +37,13 @@ class Cell(NamedTuple):
 
     @property
     def epochs(self) -> int:
-        """Epochs that will be recorded; a run shorter than the stages of its method is lengthened."""
-        return sum(stage.epochs for stage in self.config.make_method().plan(self.config.epochs))
+        """Epochs that will be recorded."""
+        return self.config.planned_epochs
 
     @property
     def work(self) -> float:
         """Epochs of cross entropy that cost as much, by arithmetic."""
-        return self.epochs * self.config.make_method().cost
+        return self.config.work
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 import csv
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elr.bench.grid import Cell, Grid, folder, is_done, setting_name
 from elr.report.comparison import noises_of, result_of
-from elr.report.records import read_json, read_lines, replacing, write_text
+from elr.report.records import read_json, read_lines, write_text
 
 Row = dict[str, Any]
 NOT_RUN = "not run"
@@ -78,20 +78,6 @@ def _row(cell: Cell, budget: str, out: Path, timed: Mapping[str, Any], failures:
         chosen = read_lines(run / "records.jsonl")[summary["selected_epoch"] - 1]
         row["selected_val_accuracy"] = chosen.get("val_accuracy")
     return row
-
-
-def write_csv(path: Path, rows: Iterable[Row]) -> None:
-    """Write the rows; a value that is not known is empty."""
-    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _plain(row.get(key)) for key in COLUMNS} for row in rows)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return "" if value is None else value
 
 
 def read_csv(path: Path) -> list[Row]:

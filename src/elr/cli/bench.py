@@ -20,10 +20,10 @@ from elr.bench.grid import (
     setting_name,
     split_arm,
 )
-from elr.bench.table import page, tidy, write_csv, write_table
+from elr.bench.table import COLUMNS, page, tidy, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
 from elr.bench.work import locked, run_cells
-from elr.cli.flags import Parser, add_options, as_typed, config_settings, known_options, parse
+from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
 from elr.cli.progress import clock, grid_watcher
 from elr.config import FREE, Config, Option, options
 from elr.convert import convert
@@ -33,7 +33,7 @@ from elr.fit import check_network, data_facts, same_data
 from elr.methods import METHODS
 from elr.report.comparison import draw_comparison
 from elr.report.machine import facts
-from elr.report.records import write_json
+from elr.report.records import write_csv, write_json
 
 OWN = {"DATA", "config", "out", "methods", "seeds", "budget", "jobs", "no_timing", "dry_run", "quiet"}
 
@@ -80,7 +80,7 @@ def _run(grid: Grid, out: Path, jobs: int, data: Data, command: str, *, timed: b
     about["failures"] = failures
     rows = tidy(grid, out, timing, failures)
     write_json(out / "bench.json", about)
-    write_csv(out / "table.csv", rows)
+    write_csv(out / "table.csv", rows, COLUMNS)
     write_table(out / "table.md", rows, about, failures)
     drawn = draw_comparison(rows, out / "table")
     if interrupted:
@@ -112,11 +112,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, Grid]:
     parser = _parser()
     add_options(parser, found)
     args = parse(parser, argv, found)
-    given = {key: value for key, value in vars(args).items() if key not in OWN}
-    if args.DATA is not None:
-        if "data.source" in given:
-            raise ValueError(f"data are given twice: {args.DATA!r} and --data {given['data.source']!r}")
-        given["data.source"] = args.DATA
+    given = given_settings(args, OWN)
     if args.budget == "authors" and (own := [key for key in given if is_schedule(key)]):
         raise ValueError(f"--budget authors decides {own[0]} for each method; leave --{own[0]} out")
     settings = {**settings, **given}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from elr.cli.bench import jitter_note
-from elr.cli.flags import Parser, add_options, chosen, config_settings, known_options, parse
+from elr.cli.flags import Parser, add_options, chosen, config_settings, given_settings, known_options, parse
 from elr.cli.progress import stop, watcher
 from elr.config import Config, resolve
 from elr.data import Data, load, load_unlabelled
@@ -105,11 +105,7 @@ def _train_arguments(argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Name
     add_options(parser, found)
     args = parse(parser, argv, found)
     own = {"DATA", "config", "out", "resume", "dry_run", "quiet"}
-    given = {key: value for key, value in vars(args).items() if key not in own}
-    if args.DATA is not None:
-        if "data.source" in given:
-            raise ValueError(f"data are given twice: {args.DATA!r} and --data {given['data.source']!r}")
-        given["data.source"] = args.DATA
+    given = given_settings(args, own)
     if args.resume and args.out is not None and not resumed and "data.source" not in {**settings, **given}:
         raise ValueError(f"{args.out} holds no run to go on with")
     return {**settings, **given}, args

@@ -2,7 +2,7 @@
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,6 +90,16 @@ def parse(
         own = [flag[2:] for flag in flags if flag.startswith("--") and "." not in flag]
         raise ValueError(f"unknown flag {word!r}; {hint(word.lstrip('-').replace('-', '_'), found or {}, own, '--')}")
     return known
+
+
+def given_settings(args: argparse.Namespace, own: Collection[str]) -> dict[str, Any]:
+    """What was given for the configuration; DATA is short for --data. ``own`` are the command's own arguments."""
+    given = {key: value for key, value in vars(args).items() if key not in own}
+    if args.DATA is not None:
+        if "data.source" in given:
+            raise ValueError(f"data are given twice: {args.DATA!r} and --data {given['data.source']!r}")
+        given["data.source"] = args.DATA
+    return given
 
 
 def _underscored(word: str, flags: Sequence[str]) -> str:

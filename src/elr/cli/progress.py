@@ -181,23 +181,29 @@ class GridLines(GridSilent):
         print(text, file=sys.stderr, flush=True)
 
 
+def live_bar(title: str) -> tuple[Any, Any]:
+    """A bar that has started, over a work of 1, and its task, with fields for a state and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[state]}", markup=False),
+        TimeElapsedColumn(),
+        TextColumn("left {task.fields[left]}", markup=False),
+        console=Console(stderr=True),
+    )
+    task = bar.add_task(title, total=1.0, state="", left="unknown")
+    bar.start()
+    return bar, task
+
+
 class GridBar:
     """A live bar over the work of the whole grid; cells that end are printed above it."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("left {task.fields[left]}", markup=False),
-            console=Console(stderr=True),
-        )
-        self.task: Any = self.bar.add_task("0 cells", total=1.0, state="", left="unknown")
-        self.bar.start()
+        self.bar, self.task = live_bar("0 cells")
 
     def ended(self, cell: Work, result: Mapping[str, Any] | str, status: Status) -> None:
         """Print it above the bar."""

@@ -16,8 +16,8 @@ import torch
 from elr.bench.timing import epoch_seconds
 from elr.bench.work import Status
 from elr.cli.bench import jitter_note, job_count
-from elr.cli.flags import Parser, add_options, as_typed, config_settings, known_options, parse
-from elr.cli.progress import clock, remaining
+from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
+from elr.cli.progress import clock, live_bar, remaining
 from elr.config import FREE, Option
 from elr.convert import convert
 from elr.data import Data, load
@@ -26,9 +26,9 @@ from elr.methods import METHODS
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 from elr.report.tuning import draw_search
-from elr.tune.search import Search, claim_search, make_search, planned_epochs
+from elr.tune.search import Search, claim_search, make_search
 from elr.tune.space import PAPER_GRIDS, Listed
-from elr.tune.table import choice_of, collect, mark, page, write_csv
+from elr.tune.table import choice_of, collect, mark, page, write_trials
 from elr.tune.work import run_search
 
 OWN = {"DATA", "config", "out", "search", "trials", "sampler", "jobs", "seeds", "prune", "dry_run", "quiet"}
@@ -88,7 +88,7 @@ def _run(search: Search, out: Path, jobs: int, about: dict[str, Any], *, quiet: 
     }
     about["trials"] = rows
     write_json(out / "tune.json", about)
-    write_csv(out / "trials.csv", search, rows)
+    write_trials(out / "trials.csv", search, rows)
     text = page(search.space.names, rows, about)
     write_text(out / "trials.md", text)
     title = f"{about['method']} on {about['data']}, {about['noise']}"
@@ -119,11 +119,7 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, Search]:
     parser = _parser()
     add_options(parser, found)
     args = parse(parser, argv, found)
-    given = {key: value for key, value in vars(args).items() if key not in OWN}
-    if args.DATA is not None:
-        if "data.source" in given:
-            raise ValueError(f"data are given twice: {args.DATA!r} and --data {given['data.source']!r}")
-        given["data.source"] = args.DATA
+    given = given_settings(args, OWN)
     search = make_search(
         {**settings, **given},
         args.search,
@@ -205,7 +201,7 @@ def _plan_lines(search: Search, data: Data, jobs: int, *, searched: bool) -> lis
     assert data.val is not None
     lines = [
         f"{data.name}: {len(data.train):,} training and {len(data.val):,} {_val_labels(data)} validation examples; "
-        f"{_noise(search)}; {method} with {search.base.model.name}, {planned_epochs(search.base)} epochs",
+        f"{_noise(search)}; {method} with {search.base.model.name}, {search.base.planned_epochs} epochs",
         f"search            {'; '.join(search.space.words())} ({search.sampler})",
         f"trials            {search.trials}, {len(search.seeds)} run(s) each; {jobs} at a time",
     ]
@@ -231,7 +227,7 @@ def _expected_seconds(search: Search, data: Data, jobs: int) -> float:
     rows = 8 * config.optim.batch_size
     epoch_seconds(config, data, epochs=1, rows=rows)  # the first one allocates
     epoch = epoch_seconds(config, data, epochs=1, rows=rows)
-    return epoch * planned_epochs(config) * search.trials * len(search.seeds) / min(jobs, search.trials)
+    return epoch * config.planned_epochs * search.trials * len(search.seeds) / min(jobs, search.trials)
 
 
 def _axes(search: Search) -> list[dict[str, Any]]:
@@ -258,7 +254,7 @@ def _about(search: Search, jobs: int, data: Data, command: str) -> dict[str, Any
         "noise": _noise(search),
         "method": search.base.method.name,
         "model": search.base.model.name,
-        "epochs": planned_epochs(search.base),
+        "epochs": search.base.planned_epochs,
         "val_examples": len(data.val),
         "val_labels": _val_labels(data),
         "jobs": jobs,
@@ -335,19 +331,7 @@ class Bar(Silent):
     """A live bar over the whole search, whoever runs it; our trials that end are printed above it."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[state]}", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("left {task.fields[left]}", markup=False),
-            console=Console(stderr=True),
-        )
-        self.task: Any = self.bar.add_task("0 trials", total=1.0, state="", left="unknown")
-        self.bar.start()
+        self.bar, self.task = live_bar("0 trials")
 
     def ended(self, title: str, result: str, status: Status) -> None:
         """Print it above the bar."""

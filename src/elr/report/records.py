@@ -1,8 +1,9 @@
 """Files of a run: written so that a crash at any moment leaves either the old file or the new one."""
 
+import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,21 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON atomically; NaN is refused rather than written as something no parser reads."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = (), *, digits: int = 6) -> None:
+    """Write rows atomically, with the columns of the first unless told; a value that is not known is empty."""
+    columns = columns or list(rows[0] if rows else ())
+    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(key), digits) for key in columns] for row in rows)
+
+
+def _cell(value: Any, digits: int) -> Any:
+    if isinstance(value, float):
+        return f"{value:.{digits}g}"
+    return "" if value is None else value
 
 
 def read_json(path: Path) -> Any:

@@ -41,7 +41,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             _none,
             linear.show_linear,
             _one_seed,
-            data=(),
         ),
         Experiment(
             "figB1",
@@ -81,7 +80,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Table 1, lines 314-353",
             tables.table1,
             tables.shower(tables.printed_1),
-            data=tables.CIFARS,
         ),
         Experiment(
             "table2",
@@ -89,7 +87,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Table 2, lines 365-409",
             tables.table2,
             tables.shower(tables.printed_2, ("last", "selected", "best")),
-            data=tables.CIFARS,
         ),
         Experiment(
             "table3",
@@ -98,7 +95,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             web.table3,
             web.show_clothing,
             _one_seed,
-            data=("clothing1m",),
         ),
         Experiment(
             "table4",
@@ -107,7 +103,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             web.table4,
             web.show_webvision,
             _one_seed,
-            data=("mini_webvision",),
         ),
         Experiment(
             "table5",
@@ -123,7 +118,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             _none,
             listed.show_data,
             _one_seed,
-            data=(),
         ),
         Experiment(
             "tableG2",
@@ -132,7 +126,6 @@ EXPERIMENTS: dict[str, Experiment] = {
             _none,
             listed.show_settings,
             _one_seed,
-            data=(),
         ),
         Experiment(
             "tableI1",

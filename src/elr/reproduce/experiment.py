@@ -1,5 +1,6 @@
 """What a figure or table is made of: runs by row and column, and a way to show them."""
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,12 +48,12 @@ class Trial:
     @property
     def epochs(self) -> int:
         """Epochs that will be recorded."""
-        return sum(stage.epochs for stage in self.config.make_method().plan(self.config.epochs))
+        return self.config.planned_epochs
 
     @property
     def work(self) -> float:
         """Epochs of cross entropy that cost as much, by arithmetic."""
-        return self.epochs * self.config.make_method().cost
+        return self.config.work
 
 
 class Finished(NamedTuple):
@@ -101,6 +102,15 @@ class View(NamedTuple):
 Show = Callable[[View], Shown]
 
 
+def spread(values: Sequence[float | None], digits: int = 2) -> str:
+    """Mean, and standard deviation if there are several; a dash for nothing."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    text = f"{statistics.fmean(known):.{digits}f}"
+    return text + (f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else "")
+
+
 def _one(scale: Scale) -> int:
     return 1 if scale == "laptop" else 5  # PAPER lines 349 and 489: five noise realisations
 
@@ -115,7 +125,6 @@ class Experiment:
     specs: Callable[[Scale], Sequence[Spec]]
     show: Show
     seeds: Callable[[Scale], int] = field(default=_one)
-    data: tuple[str, ...] = ("cifar10",)  # what must be there
 
     def trials(self, scale: Scale, given: Mapping[str, Any], seeds: int | None = None) -> list[Trial]:
         """Every run; all of the first seed before the second, so that a queue cut short compares like with like."""

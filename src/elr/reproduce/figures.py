@@ -6,7 +6,7 @@ from typing import Any
 from elr.report.curves import Band, draw_bands, draw_points
 from elr.report.figure1 import draw_figure1
 from elr.report.records import Record
-from elr.reproduce.experiment import Finished, Results, Shown, Spec, View
+from elr.reproduce.experiment import Finished, Results, Shown, Spec, View, spread
 from elr.reproduce.scale import WATCHED, Scale, Settings, elr_values, single
 
 NOISE: Settings = {"data.source": "cifar10", "noise.kind": "symmetric", "noise.rate": 0.4}
@@ -180,17 +180,7 @@ def show_sensitivity(view: View) -> Shown:
         ]
         if accuracies:
             panels.setdefault(name, []).append((float(value), accuracies))
-        text += f"| {row} | {_spread(accuracies)} | {len(runs)} |\n"
+        text += f"| {row} | {spread(accuracies) if runs else 'not run'} | {len(runs)} |\n"
     if panels:
         draw_points(panels, view.stem, "test accuracy, last epoch, %")
     return Shown(rows, text)
-
-
-def _spread(values: Sequence[float]) -> str:
-    if not values:
-        return "not run"
-    mean = sum(values) / len(values)
-    if len(values) == 1:
-        return f"{mean:.2f}"
-    sd = (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
-    return f"{mean:.2f} ± {sd:.2f}"

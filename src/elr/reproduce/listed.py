@@ -45,7 +45,7 @@ def _sizes(source: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
     try:
         val = 0.0 if source == "mini_webvision" else 0.1
         data = load(DataConfig(source=source, root=given.get("data.root"), val_fraction=val), NoiseConfig(), 0)
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
         return ("not here", "", "", "", "")
     counts = [f"{len(part):,}" if part is not None else "-" for part in (data.train, data.val, data.test)]
     return (*counts, " x ".join(map(str, data.shape[1:])), data.num_classes)

@@ -1,7 +1,5 @@
 """Which runs an order consists of, in which order they are run, and what is written when they are done."""
 
-import csv
-import io
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -12,7 +10,7 @@ from elr.bench.grid import folder, is_done
 from elr.config import nearest
 from elr.fit import claim
 from elr.report.machine import facts
-from elr.report.records import read_lines, write_json, write_text
+from elr.report.records import read_lines, write_csv, write_json, write_text
 from elr.reproduce.catalogue import EXPERIMENTS, PRIORITY
 from elr.reproduce.experiment import Experiment, Shown, Trial, View, collect
 from elr.reproduce.scale import SCALES, Scale
@@ -103,7 +101,7 @@ def write_report(order: Order, out: Path, scale: Scale, given: Mapping[str, Any]
     place.mkdir(parents=True, exist_ok=True)
     view = View(experiment.name, collect(out, order.everything), place, scale, given, out)
     shown = experiment.show(view)
-    write_text(place / f"{experiment.name}.csv", _csv(shown.rows))
+    write_csv(place / f"{experiment.name}.csv", shown.rows)
     write_text(place / f"{experiment.name}.md", f"# {_heading(experiment)}\n\n{shown.text}")
     about = {
         "experiment": experiment.name,
@@ -129,15 +127,3 @@ def _shared(identities: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     first, *rest = identities
     return {k: v for k, v in first.items() if all(other.get(k) == v for other in rest) and k != "data.labels"}
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in rows
-    )
-    return text.getvalue()

@@ -1,10 +1,9 @@
 """The paper's tables on CIFAR, and human labels: which runs they are made of, and our number beside the printed one."""
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from elr.reproduce.experiment import Finished, Results, Show, Shown, Spec, View
+from elr.reproduce.experiment import Finished, Results, Show, Shown, Spec, View, spread
 from elr.reproduce.paper import COLUMNS_1, COLUMNS_2, TABLE_1, TABLE_2, TABLE_5, Printed
 from elr.reproduce.scale import Scale, Settings, double, elr_values, plus_values, single
 
@@ -201,13 +200,5 @@ def _cell(number: Printed | None) -> str:
 def _measured(found: Sequence[dict[str, Any]], readings: Sequence[str]) -> list[str]:
     if not found:
         return ["not run", *[""] * (len(readings) + 2)]
-    cells = [_mean([row[key] for row in found], 2) for key in (*readings, "memorized")]
-    return [*cells, f"{found[0]['epochs']}", _mean([row["minutes"] for row in found], 1)]
-
-
-def _mean(values: Sequence[float | None], digits: int) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    text = f"{statistics.fmean(known):.{digits}f}"
-    return text + (f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else "")
+    cells = [spread([row[key] for row in found], 2) for key in (*readings, "memorized")]
+    return [*cells, f"{found[0]['epochs']}", spread([row["minutes"] for row in found], 1)]

@@ -1,14 +1,12 @@
 """Claim by claim: which there are, what was found, and the files that keep it."""
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from elr.report.records import write_json, write_text
+from elr.report.records import write_csv, write_json
 from elr.report.theory import draw_accuracy, draw_convergence, draw_figure_a1, draw_pull, draw_separability, draw_time
 from elr.theory import claims_early, claims_late, claims_proof
 from elr.theory.claim import Claim, known
@@ -102,7 +100,7 @@ def write_results(lab: Lab, results: Sequence[Row], about: Row, out: Path) -> li
     tables |= {name: make(lab) for name, (needs, make) in extra.items() if needs in ran}
     written = [out / f"{name}.csv" for name in tables]
     for name, rows in tables.items():
-        write_csv(out / f"{name}.csv", rows)
+        write_csv(out / f"{name}.csv", rows, digits=9)  # which float32 arithmetic does not fill
     brief = {name: list(tables[name]) for name in ("claims", "settings", "thresholds", "starts") if name in tables}
     write_json(out / "theory.json", {**about, **brief})
     return [out / "theory.json", *written, *_draw(tables, lab, out)]
@@ -121,13 +119,3 @@ def _draw(tables: dict[str, Sequence[Row]], lab: Lab, out: Path) -> list[Path]:
         drawn += draw_convergence(tables["early"], tables.get("norms", ()), base, out / "convergence")
         drawn += draw_accuracy(tables["early"], tables.get("starts", ()), base, out / "accuracy")
     return drawn
-
-
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows with the columns of the first; numbers keep nine digits, which float32 arithmetic does not fill."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({key: f"{value:.9g}" if isinstance(value, float) else value for key, value in row.items()})
-    write_text(path, text.getvalue())

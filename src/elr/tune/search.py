@@ -140,11 +140,6 @@ def run_folder(out: Path, search: Search, point: Mapping[str, Any], seed: int) -
     return trial_folder(out, search, point) / f"seed{seed}"
 
 
-def planned_epochs(config: Config) -> int:
-    """Epochs that will be recorded; a run shorter than the stages of its method is lengthened."""
-    return sum(stage.epochs for stage in config.make_method().plan(config.epochs))
-
-
 def objective(run: Path) -> float | None:
     """What a finished run is judged by: smoothed accuracy on validation (noisy labels) at the epoch that is its result.
 

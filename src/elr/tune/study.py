@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from elr.parts.draw import fold
 from elr.tune.lock import FileLock
-from elr.tune.search import Search, planned_epochs, trial_folder
+from elr.tune.search import Search, trial_folder
 from elr.tune.space import Axis, Listed, Point
 
 JOURNAL = "optuna.jsonl"
@@ -196,7 +196,7 @@ def _pruner(search: Search) -> optuna.pruners.BasePruner:
     if not search.prune:
         return optuna.pruners.NopPruner()
     # Not in the first half: under noise, what learns fast at first may be what memorises later.
-    return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=planned_epochs(search.base) // 2)
+    return optuna.pruners.MedianPruner(n_startup_trials=STARTUP, n_warmup_steps=search.base.planned_epochs // 2)
 
 
 def _mend(path: Path) -> None:

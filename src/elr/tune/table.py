@@ -1,13 +1,12 @@
 """The results of a search: one row a point, the choice, and a page that says all that the numbers need beside them."""
 
-import csv
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from elr.bench.table import aligned
-from elr.report.records import read_json, replacing
+from elr.report.records import read_json, write_csv
 from elr.tune.choice import Choice, Scored, choose, standard_error
 from elr.tune.search import Search, objective, run_folder
 from elr.tune.space import Point, shown
@@ -74,17 +73,11 @@ def mark(search: Search, rows: Sequence[Row], choice: Choice | None) -> None:
         row["default"] = row["point"] == search.default
 
 
-def write_csv(path: Path, search: Search, rows: Sequence[Row]) -> None:
-    """Write the rows; a value that is not known is empty."""
-    keys = [key for key in rows[0] if key != "point"] if rows else []
-    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["trial", *search.space.names, *keys[1:]])
-        for row in rows:
-            cells = [row["trial"], *(row["point"][key] for key in search.space.names), *(row[key] for key in keys[1:])]
-            writer.writerow(
-                ["" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells]
-            )
+def write_trials(path: Path, search: Search, rows: Sequence[Row]) -> None:
+    """Write the rows as CSV, a column for every option searched."""
+    others = [key for key in rows[0] if key not in ("point", "trial")] if rows else []
+    flat = [{**row, **row["point"]} for row in rows]
+    write_csv(path, flat, ["trial", *search.space.names, *others])
 
 
 def page(names: Mapping[str, str], rows: Sequence[Row], about: Mapping[str, Any]) -> str:

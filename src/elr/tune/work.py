@@ -12,7 +12,7 @@ from elr.bench.work import GLANCE, ONE_THREAD, Status, environment, process_cont
 from elr.config import Config
 from elr.report.records import Record, read_lines
 from elr.tune.lock import FileLock
-from elr.tune.search import Search, planned_epochs, run_folder, trial_folder, trial_value
+from elr.tune.search import Search, run_folder, trial_folder, trial_value
 from elr.tune.space import Point
 
 if TYPE_CHECKING:  # a process that trains has no use for Optuna
@@ -132,7 +132,7 @@ class _Work:
         """Tell the pruner what is new in the records; returns why the trial should be given up, if it should."""
         if not self.search.prune:
             return ""
-        epochs = planned_epochs(self.search.config(slot.taken.point, slot.seed))
+        epochs = self.search.config(slot.taken.point, slot.seed).planned_epochs
         records: list[Record] = read_lines(self._run(slot) / "records.jsonl")
         for record in records[slot.reported.get(slot.seed, 0) :]:
             # The same seed has the same validation set: steps of different seeds are never compared.
@@ -161,7 +161,7 @@ class _Work:
         folders = [run_folder(self.out, self.search, point, seed) for seed in self.search.seeds]
         files = [folder / "records.jsonl" for folder in folders]
         done = sum(file.read_bytes().count(b"\n") for file in files if file.exists())
-        return done, len(folders) * planned_epochs(self.search.config(point, self.search.seeds[0]))
+        return done, len(folders) * self.search.config(point, self.search.seeds[0]).planned_epochs
 
     def _open(self) -> float:
         """Trials that are left to run, of those under way the part."""
