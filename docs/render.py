@@ -80,6 +80,33 @@ def curve() -> str:
     return head + rows + f"\n45,000 training images; {source}torch {facts['torch']}).\n"
 
 
+def marks() -> str:
+    """Runs against the marks, from results/marks."""
+    rows = []
+    for path in sorted(
+        (ROOT / "results" / "marks").glob("*.json"), key=lambda path: int(path.stem.removesuffix("min"))
+    ):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        ours = 100 * found["test_accuracy"]
+        missed = [f"{found['mark'] - ours:.2f} points"] if ours < found["mark"] else []
+        if found["minutes"] > found["minutes_allowed"]:
+            missed.append(f"{found['minutes'] - found['minutes_allowed']:.1f} minutes")
+        settings, facts = found["settings"], found["facts"]
+        rows.append(
+            (
+                f"{found['mark']:g} ({found['mark_source']}) in {found['minutes_allowed']}",
+                f"`recipes/{found['recipe']}`: {settings['method']['name']}, "
+                f"{'/'.join(map(str, settings['model']['widths']))} channels, {settings['epochs']} epochs",
+                f"{ours:.2f}",
+                f"{found['minutes']:.1f} + {found['evaluate_minutes']:.1f}",
+                f"missed by {' and '.join(missed)}" if missed else "reached",
+                f"{facts['cpu']}, {found['threads']} threads, torch {facts['torch']}, seed {found['seed']}",
+            )
+        )
+    head = ("mark, minutes", "run", "test accuracy, last epoch, %", "minutes of training + evaluation", "", "machine")
+    return _table(head, rows) if rows else "not run\n"
+
+
 def registry() -> str:
     """Every method with its one line, its cost and its source, family by family."""
     head = "| name | what it does | cost / CE | kept per example | reference |\n|---|---|---|---|---|\n"
@@ -295,6 +322,7 @@ def _experiment(name: str) -> str:
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"digits": digits, "tree": tree},
     "docs/fastnet.md": {"curve": curve},
+    "docs/marks.md": {"marks": marks},
     "docs/methods.md": {"registry": registry, "bench_digits": bench_digits, "bench_cifar10": bench_cifar10},
     "docs/reproduction.md": {"experiments": experiments},
     "docs/theory.md": {

@@ -245,7 +245,8 @@ def _selected(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> Mapping[
     last = {name: value.clone() for name, value in job.method.state_dict().items()}
     job.method.load_state_dict(read_tensors(job.out / "selected.safetensors")[0])
     device = job.runtime.resolved_device()
-    evaluator = Evaluator(job.data, job.evaluate, device, channels_last=job.runtime.layout(device))
+    layout, precision = job.runtime.layout(device), job.runtime.autocast(device)
+    evaluator = Evaluator(job.data, job.evaluate, device, channels_last=layout, precision=precision)
     found = {
         **chosen,
         **({} if tested else evaluator.test(job.method)),

@@ -1,7 +1,7 @@
 """Where the arithmetic runs, and the process-wide settings that training borrows and gives back."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,8 @@ class RuntimeConfig:
     device: str = field(default="auto", metadata={"help": "auto, cpu, cuda, cuda:1, mps"})
     threads: int | None = field(default=None, metadata={"help": "CPU threads (default: torch's choice)"})
     precision: Literal["float32", "bfloat16"] = field(
-        default="float32", metadata={"help": "bfloat16: autocast forward passes; losses and targets stay in float32"}
+        default="float32",
+        metadata={"help": "bfloat16: autocast forward passes, evaluation too; losses and targets stay in float32"},
     )
     channels_last: bool = field(
         default=True, metadata={"help": "channels-last memory layout of images and convolutions (never on mps): faster"}
@@ -32,6 +33,12 @@ class RuntimeConfig:
     def layout(self, device: torch.device) -> bool:
         """Whether images are channels-last on this device: not on MPS, whose kernels are made for the other layout."""
         return self.channels_last and device.type != "mps"
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        """The context of forward passes. It can be entered again and again."""
+        if self.precision == "bfloat16":
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
 
     def resolved_device(self) -> torch.device:
         """The device that ``auto`` means here."""

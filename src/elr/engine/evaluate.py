@@ -1,5 +1,6 @@
 """How good the networks are: the one place that hands true labels and test labels to the metrics."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,15 +50,25 @@ class EvaluateConfig:
 
 
 class Evaluator:
-    """Evaluation-mode, un-augmented predictions on the splits of a data set."""
+    """Evaluation-mode, un-augmented predictions on the splits of a data set.
+
+    ``precision`` is the context in which networks predict: while a run looks at itself, that of its training.
+    """
 
     def __init__(
-        self, data: Data, config: EvaluateConfig, device: torch.device, *, channels_last: bool = False
+        self,
+        data: Data,
+        config: EvaluateConfig,
+        device: torch.device,
+        *,
+        channels_last: bool = False,
+        precision: AbstractContextManager[None] | None = None,
     ) -> None:
         self.data = data
         self.config = config
         self.device = device
         self.channels_last = channels_last
+        self.precision = nullcontext() if precision is None else precision
         # What must survive a restart, by name: the running average of validation predictions, (n, C).
         self.state: dict[str, Tensor] = {}
 
@@ -71,7 +82,8 @@ class Evaluator:
         out = []
         for rows in torch.split(torch.arange(len(examples.y)), self.config.batch_size):
             x = self.data.transform(examples.inputs.fetch(rows), keys[rows], None)
-            out.append(method.predict(place(x, self.device, channels_last)).float().cpu())
+            with self.precision:
+                out.append(method.predict(place(x, self.device, channels_last)).float().cpu())
         method.train(training)
         return torch.cat(out).numpy()
 

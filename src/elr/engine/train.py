@@ -4,7 +4,6 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,17 +90,16 @@ class _Training:
         self.job = job
         self.device = job.runtime.resolved_device()
         self.data = _train_data(job, self.device)
-        self.evaluator = Evaluator(job.data, job.evaluate, self.device, channels_last=job.runtime.layout(self.device))
+        layout, self.precision = job.runtime.layout(self.device), job.runtime.autocast(self.device)
+        self.evaluator = Evaluator(job.data, job.evaluate, self.device, channels_last=layout, precision=self.precision)
         self.method = job.method
         self.method.build(self._make_net(0), len(self.data), self.data.num_classes)
         self.method.to(self.device)
-        if job.runtime.layout(self.device):
+        if layout:
             self.method.to(memory_format=torch.channels_last)
         self.stages = self.method.plan(job.epochs)
         self.total = sum(stage.epochs for stage in self.stages)
         self.optimizer = build_optimizer(self.method, job.optim)
-        bf16 = job.runtime.precision == "bfloat16"
-        self.precision = torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext()
         self.outcome = Outcome([], [], None, None)
         self.batches = 0  # in an epoch, all passes together; known after the first
         self.gradients = 0  # examples that went forward with a gradient in this epoch
