@@ -88,10 +88,16 @@ def _run(
 def _show(found: list[Order], out: Path, scale: Scale, given: dict[str, Any], argv: Sequence[str]) -> int:
     for order in {order.experiment.name: order for order in found}.values():
         experiment = order.experiment
-        shown = write_report(order, out, scale, given, as_typed("elr reproduce", argv))
+        shown = write_report(order, out, scale, given, _command(experiment.name, argv))
         print(f"{experiment.name}: {experiment.title} ({experiment.place}), {scale} scale\n\n{shown.text}")
         print(f"CSV, Markdown and pictures are in {out / experiment.name}\n")
     return 0
+
+
+def _command(name: str, argv: Sequence[str]) -> str:
+    """What makes this figure or table alone, again: without its neighbours in the queue, however it was shown."""
+    passing = {"--show", "--resume", "--quiet", "all", *EXPERIMENTS}
+    return as_typed("elr reproduce", [name, *(word for word in argv if word not in passing)])
 
 
 def listing(scale: Scale, given: dict[str, Any], out: Path) -> str:

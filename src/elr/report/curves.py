@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from elr.report.drawing import new_figure, plain, write_figure
+from elr.report.drawing import label_epochs, new_figure, plain, write_figure
 
 
 class Band(NamedTuple):
@@ -21,19 +21,23 @@ class Band(NamedTuple):
 def draw_bands(
     panels: Mapping[str, Sequence[Band]],
     stem: Path,
-    xlabel: str,
+    xlabel: str | Sequence[str],
     *,
     ylabel: str = "",
     ylim: tuple[float, float] | None = None,
     columns: int | None = None,
     xscale: str = "linear",
 ) -> list[Path]:
-    """Draw a panel for each title, ``columns`` in a row, and write ``stem``.png and ``stem``.svg."""
+    """Draw a panel for each title, ``columns`` in a row, and write ``stem``.png and ``stem``.svg.
+
+    ``xlabel`` is one for all panels, or one for each.
+    """
     columns = columns or len(panels)
     lines = -(-len(panels) // columns)
     figure = new_figure(3.6 * columns + 0.4, 2.9 * lines)
     axes = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axis, (title, bands) in zip(axes, panels.items(), strict=True):
+    below = [xlabel] * len(panels) if isinstance(xlabel, str) else xlabel
+    for axis, (title, bands), what in zip(axes, panels.items(), below, strict=True):
         for band in bands:
             axis.plot(band.x, band.mean, color=band.colour, label=band.label, linewidth=1.8)
             if band.sd is not None:
@@ -41,9 +45,9 @@ def draw_bands(
                 high = [mean + sd for mean, sd in zip(band.mean, band.sd, strict=True)]
                 axis.fill_between(band.x, low, high, color=band.colour, alpha=0.18, linewidth=0)
         axis.set_title(title, fontsize="medium")
-        axis.set_xlabel(xlabel)
         axis.set_ylabel(ylabel)
         axis.set_xscale(xscale)
+        label_epochs(axis) if what == "epoch" else axis.set_xlabel(what)
         if ylim is not None:
             axis.set_ylim(*ylim)
         else:

@@ -31,6 +31,12 @@ def write_figure(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
+def label_epochs(axis: Any) -> None:
+    """Epochs below: there are no halves of them."""
+    axis.set_xlabel("epoch")
+    axis.xaxis.get_major_locator().set_params(integer=True)
+
+
 def plain(axis: Any) -> None:
     """A light grid and no frame on the right and above."""
     axis.grid(alpha=0.25)

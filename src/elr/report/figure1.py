@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elr.report.drawing import new_figure, plain, write_figure
+from elr.report.drawing import label_epochs, new_figure, plain, write_figure
 from elr.report.records import Record
 
 CORRECT, MEMORIZED, OTHER = "#2a9d4a", "#d1342f", "#3b6fb6"
@@ -23,7 +23,7 @@ def draw_figure1(runs: Mapping[str, Sequence[Record]], stem: Path) -> list[Path]
     axes[0][0].set_title("clean labels")
     axes[0][1].set_title("wrong labels")
     for axis in axes[-1]:
-        axis.set_xlabel("epoch")
+        label_epochs(axis)
     handles, labels = axes[0][1].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small", columnspacing=1.5

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from elr.config import Config, resolve
 from elr.report.records import Record, read_json, read_lines
-from elr.reproduce.scale import Scale, Settings
+from elr.reproduce.scale import UNWATCHED, Scale, Settings
 
 
 class Spec(NamedTuple):
@@ -36,7 +36,7 @@ class Trial:
     @cached_property
     def config(self) -> Config:
         """The resolved configuration."""
-        return resolve({"runtime.threads": 1, **self.spec.settings, **self.given, "seed": self.seed})
+        return resolve({"runtime.threads": 1, **UNWATCHED, **self.spec.settings, **self.given, "seed": self.seed})
 
     @cached_property
     def name(self) -> str:

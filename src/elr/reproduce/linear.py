@@ -40,7 +40,7 @@ def show_entries(view: View) -> Shown:
             "network: p - y at the true class": _network(run, "ce"),
             "network: magnitude": _network(run, "size"),
         }
-    draw_bands(panels, view.stem, "step or epoch", columns=2)
+    draw_bands(panels, view.stem, ["step", "step", "epoch", "epoch"][: len(panels)], columns=2)
     rows = [{"model": "linear", "time": r["step"], **{k: r[k] for k in ("clean_pull", "wrong_pull")}} for r in linear]
     if run is None:
         return Shown(rows, "Linear model drawn; network: not run.\n")
@@ -50,7 +50,7 @@ def show_entries(view: View) -> Shown:
         for r in swept
     ]
     turn = next((r["epoch"] for r in swept if r["wrong_size"] > r["clean_size"]), None)
-    when = f"from epoch {turn} on" if turn is not None else "never"
+    when = f"from epoch {turn} on" if turn is not None else "in no epoch"
     last = swept[-1]
     return Shown(
         rows,
