@@ -1,6 +1,6 @@
 """The marks: CIFAR-10 with 40 % symmetric noise, the paper's accuracies on two CPU cores, accuracy against minutes.
 
-    python -m benchmarks.marks --root DIR                  every recipe of MARKS that has no result yet
+    python -m benchmarks.marks --root DIR                  every mark that has a recipe and no result yet
     python -m benchmarks.marks --root DIR --only 45min     one of them
     python -m benchmarks.marks --draw                      the curve again, from the results
 
@@ -13,13 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elr.config import Config, read_toml, resolve
 from elr.data import load
 from elr.fit import run_job
 from elr.report.drawing import new_figure, plain, write_figure
-from elr.report.machine import facts
 from elr.report.records import read_json, read_lines, write_json
 
 # Recipe: the paper's accuracy, where it is from (LaTeX source of Liu et al., NeurIPS 2020), minutes allowed here.
@@ -65,9 +62,7 @@ def run(name: str, root: str, runs: Path) -> dict[str, Any]:
         "evaluate_minutes": evaluate / 60,
         "train_images": len(data.train.y),
         "seed": config.seed,
-        "memorized": summary["wrong_memorized"],
-        "threads": torch.get_num_threads(),
-        "facts": facts(),
+        **{key: summary[key] for key in ("clean_correct", "wrong_correct", "wrong_memorized", "threads", "facts")},
         "settings": _settings(config),
         "curve": curve,
     }
@@ -114,7 +109,9 @@ def main() -> None:
             parser.error("--root is needed: the folder with CIFAR-10")
         RESULTS.mkdir(parents=True, exist_ok=True)
         for name in [args.only] if args.only else MARKS:
-            if not (path := RESULTS / f"{name}.json").exists():
+            if not recipe(name).exists():
+                print(f"{name}: no recipe yet")
+            elif not (path := RESULTS / f"{name}.json").exists():
                 write_json(path, run(name, args.root, args.runs))
     draw()
 

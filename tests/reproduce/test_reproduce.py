@@ -108,11 +108,16 @@ def test_figures_are_drawn_from_runs_that_are_resumed_and_never_repeated(tiny_ci
     assert main(["reproduce", "fig2", "figD1", *words]) == 0  # made of runs that are there
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").glob("*/summary.json")} == before
     assert read_json(out / "fig2" / "fig2.json")["scale"] == "laptop"
-    assert "DIR" in read_json(out / "fig2" / "fig2.json")["command"]
+    assert read_json(out / "fig2" / "fig2.json")["command"] == "elr reproduce fig2 --data.root DIR --out DIR"
     assert str(tmp_path) not in (out / "fig2" / "fig2.json").read_text()
     capsys.readouterr()
     assert main(["reproduce", "--list", "--out", str(out)]) == 0
     assert "figC1          3/3" in capsys.readouterr().out
+
+
+def test_only_figures_pay_for_sweeps_of_the_training_set():
+    for name, every in {"fig1": 1, "figC1": 1, "table1": 0, "table5": 0, "figH1": 0}.items():
+        assert {trial.config.evaluate.train_every for trial in EXPERIMENTS[name].trials("laptop", {})} == {every}, name
 
 
 def test_an_unfinished_run_is_gone_on_with_only_when_asked(tiny_cifar, short, tmp_path, capsys):

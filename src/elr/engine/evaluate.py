@@ -138,9 +138,6 @@ class Evaluator:
         true = val.y if val.y_true is None else val.y_true
         return {"held_accuracy": accuracy(held.argmax(dim=1).numpy(), true)}
 
-    def _classes(self, method: Method, examples: Examples) -> npt.NDArray[np.int64]:
-        return np.asarray(self.probabilities(method, examples).argmax(axis=1), dtype=np.int64)
-
 
 def _due(epoch: int, every: int) -> bool:
     return every > 0 and epoch % every == 0

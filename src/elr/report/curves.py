@@ -47,7 +47,10 @@ def draw_bands(
         axis.set_title(title, fontsize="medium")
         axis.set_ylabel(ylabel)
         axis.set_xscale(xscale)
-        label_epochs(axis) if what == "epoch" else axis.set_xlabel(what)
+        if what == "epoch":
+            label_epochs(axis)
+        else:
+            axis.set_xlabel(what)
         if ylim is not None:
             axis.set_ylim(*ylim)
         else:

@@ -40,7 +40,8 @@ def show_entries(view: View) -> Shown:
             "network: p - y at the true class": _network(run, "ce"),
             "network: magnitude": _network(run, "size"),
         }
-    draw_bands(panels, view.stem, ["step", "step", "epoch", "epoch"][: len(panels)], columns=2)
+    times = ["step" if title.startswith("linear") else "epoch" for title in panels]
+    draw_bands(panels, view.stem, times, columns=2)
     rows = [{"model": "linear", "time": r["step"], **{k: r[k] for k in ("clean_pull", "wrong_pull")}} for r in linear]
     if run is None:
         return Shown(rows, "Linear model drawn; network: not run.\n")
