@@ -1,8 +1,8 @@
-"""ELR, then a new network that learns posteriors."""
+"""ELR, then posteriors: in the same network, or in a new one."""
 
 import pytest
 import torch
-from reference import elr_distill
+from reference import elr_distill, elr_posterior
 from reference.watch import OPTIM, assert_same, watch
 
 from elr.config import resolve
@@ -10,7 +10,7 @@ from elr.data import load
 from elr.demo import SETTINGS
 from elr.engine.train import Job, train
 from elr.methods import METHODS
-from elr.methods.elr_distill import noise_matrix, posteriors
+from elr.parts.posterior import noise_matrix, posteriors
 
 
 def test_posteriors_by_hand():
@@ -47,6 +47,22 @@ def test_elr_distill_follows_its_oracle():
     assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights",))
     expected = elr_distill.posterior(method.criterion.targets.values, run.y, 1.0)
     torch.testing.assert_close(method.posterior.values, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_elr_posterior_follows_its_oracle():
+    run = watch(METHODS["elr_posterior"](first=8.0))
+    epochs = [[rows.tolist() for rows, _ in batches] for batches in run.passes]
+    values = {"first": 8, "prior": 1.0, "lam": 3.0, "beta": 0.7, "floor": 1e-4}
+    oracle = elr_posterior.train(run.start[0], run.x, run.y, epochs, 3, **values, **OPTIM)
+    assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights", "targets"))
+    penalised = [loss < 0 for loss in run.trajectory.loss]
+    assert any(penalised[: 8 * len(epochs[0])])
+    assert not any(penalised[8 * len(epochs[0]) :])
+
+
+def test_elr_posterior_is_elr_until_its_time_has_come():
+    ours, theirs = watch(METHODS["elr_posterior"](first=13.0)), watch(METHODS["elr"]())
+    assert ours.trajectory.loss == theirs.trajectory.loss
 
 
 def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits():
