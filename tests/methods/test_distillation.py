@@ -49,21 +49,19 @@ def test_elr_distill_follows_its_oracle():
     torch.testing.assert_close(method.posterior.values, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("networks", [1, 2])
-def test_elr_posterior_follows_its_oracle(networks):
-    run = watch(METHODS["elr_posterior"](first=8.0, networks=networks), step="step_of")
-    passes = [[rows.tolist() for rows, _ in batches] for batches in run.passes]
+def test_elr_posterior_follows_its_oracle():
+    run = watch(METHODS["elr_posterior"](first=8.0))
+    epochs = [[rows.tolist() for rows, _ in batches] for batches in run.passes]
     values = {"first": 8, "prior": 1.0, "lam": 3.0, "beta": 0.7, "floor": 1e-4}
-    oracle = elr_posterior.train(run.start, run.x, run.y, passes, 3, **values, **OPTIM)
+    oracle = elr_posterior.train(run.start[0], run.x, run.y, epochs, 3, **values, **OPTIM)
     assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights", "targets"))
     penalised = [loss < 0 for loss in run.trajectory.loss]
-    switch = 8 * networks * len(passes[0])
-    assert any(penalised[:switch])
-    assert not any(penalised[switch:])
+    assert any(penalised[: 8 * len(epochs[0])])
+    assert not any(penalised[8 * len(epochs[0]) :])
 
 
 def test_elr_posterior_is_elr_until_its_time_has_come():
-    ours, theirs = watch(METHODS["elr_posterior"](first=13.0), step="step_of"), watch(METHODS["elr"]())
+    ours, theirs = watch(METHODS["elr_posterior"](first=13.0)), watch(METHODS["elr"]())
     assert ours.trajectory.loss == theirs.trajectory.loss
 
 
@@ -83,13 +81,8 @@ def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits()
     assert right["posteriors"] >= right["targets"]
 
 
-@pytest.mark.parametrize("bad", [{"first": -1.0}, {"prior": -0.1}, {"beta": 1.0}, {"networks": 3}])
-def test_bad_values_of_elr_posterior_are_refused(bad):
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        METHODS["elr_posterior"](**bad)
-
-
+@pytest.mark.parametrize("name", ["elr_distill", "elr_posterior"])
 @pytest.mark.parametrize("bad", [{"first": -1.0}, {"prior": -0.1}, {"beta": 1.0}])
-def test_bad_values_are_refused(bad):
+def test_bad_values_are_refused(name, bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        METHODS["elr_distill"](**bad)
+        METHODS[name](**bad)

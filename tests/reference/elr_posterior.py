@@ -27,10 +27,10 @@ def posterior(t: Sequence[float], label: int, T: Sequence[Sequence[float]]) -> l
 
 
 def train(
-    nets: Sequence[nn.Module],
+    net: nn.Module,
     x: Tensor,
     y: Tensor,
-    passes: Sequence[Sequence[Sequence[int]]],  # one a network in every epoch: passes[j] = batches
+    epochs: Sequence[Sequence[Sequence[int]]],  # epochs[e] = batches
     num_classes: int,
     *,
     first: int,
@@ -40,27 +40,25 @@ def train(
     floor: float,
     **optim: float,
 ) -> Trajectory:
-    descents, out = [Descent(net.train(), **optim) for net in nets], Trajectory()
-    targets = [torch.zeros(len(x), num_classes, dtype=torch.float32) for _ in nets]
-    for j, batches in enumerate(passes):
-        e, k = divmod(j, len(nets))
-        if k == 0:
-            T = matrix(sum(targets) / len(nets), y, prior)
+    descent, out = Descent(net, **optim), Trajectory()
+    net.train()
+    targets = torch.zeros(len(x), num_classes, dtype=torch.float32)
+    for e, batches in enumerate(epochs):
+        T = matrix(targets, y, prior)
         for batch in batches:
-            logits = nets[k](x[list(batch)])
+            logits = net(x[list(batch)])
             loss = torch.zeros((), dtype=x.dtype)
             for z, i in zip(logits, batch, strict=True):
                 p = softmax(z)
-                targets[k][i] = torch.tensor(new_target(targets[k][i].tolist(), floored(p, floor), beta))
-                label = int(y[i])
+                targets[i] = torch.tensor(new_target(targets[i].tolist(), floored(p, floor), beta))
+                t, label = targets[i].tolist(), int(y[i])
                 if e < first:
                     given = [1.0 if c == label else 0.0 for c in range(num_classes)]
-                    loss = loss + (cross_entropy(z, given) + lam * elr_penalty(p, targets[k][i].tolist())) / len(batch)
+                    loss = loss + (cross_entropy(z, given) + lam * elr_penalty(p, t)) / len(batch)
                 else:
-                    mean = [sum(float(t[i, c]) for t in targets) / len(nets) for c in range(num_classes)]
-                    loss = loss + cross_entropy(z, posterior(mean, label, T)) / len(batch)
-            descents[k].update(loss)
-            out.targets.append([t.clone() for t in targets])
+                    loss = loss + cross_entropy(z, posterior(t, label, T)) / len(batch)
+            descent.update(loss)
+            out.targets.append([targets.clone()])
             out.loss.append(loss.item())
-            out.weights.append([w.detach().clone() for net in nets for w in net.parameters()])
+            out.weights.append([w.detach().clone() for w in net.parameters()])
     return out
