@@ -319,12 +319,31 @@ def _experiment(name: str) -> str:
     return head + text.rstrip("\n") + f"\n\n{picture}{source}{facts['torch']}).\n"
 
 
+def paper_scale() -> str:
+    """Which networks and methods were built at the paper's scale, from results/paper_scale.json."""
+    path = ROOT / "results" / "paper_scale.json"
+    if not path.exists():
+        return "not run\n"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    cells: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        source, network, method = row["cell"].split(" ", 2)
+        cells.setdefault(f"{source}, {network}", []).append(f"`{method}`")
+    rows = [(_plain(what), ", ".join(methods)) for what, methods in cells.items()]
+    facts = found["facts"]
+    return (
+        _table(("data set, network", "methods built and trained for two steps"), rows)
+        + f"\n{len(found['rows'])} programs, random pictures, batches of 8; `results/paper_scale.json` "
+        + f"(`{found['command']}`; {facts['cpu']}, torch {facts['torch']}).\n"
+    )
+
+
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"digits": digits, "tree": tree},
     "docs/fastnet.md": {"curve": curve},
     "docs/marks.md": {"marks": marks},
     "docs/methods.md": {"registry": registry, "bench_digits": bench_digits, "bench_cifar10": bench_cifar10},
-    "docs/reproduction.md": {"experiments": experiments},
+    "docs/reproduction.md": {"paper_scale": paper_scale, "experiments": experiments},
     "docs/theory.md": {
         "claims": theory_claims,
         "settings": theory_settings,
