@@ -52,7 +52,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ),
         Experiment(
             "figC1",
-            "KL divergence instead of ELR: memorises all the same",
+            "KL divergence in the place of ELR's term",
             "Figure C.1, lines 973-991",
             figures.kl,
             figures.show_fractions,
