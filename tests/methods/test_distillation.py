@@ -10,6 +10,7 @@ from elr.data import load
 from elr.demo import SETTINGS
 from elr.engine.train import Job, train
 from elr.methods import METHODS
+from elr.parts.clock import Clock
 from elr.parts.posterior import noise_matrix, posteriors
 
 
@@ -47,6 +48,13 @@ def test_elr_distill_follows_its_oracle():
     assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights",))
     expected = elr_distill.posterior(method.criterion.targets.values, run.y, 1.0)
     torch.testing.assert_close(method.posterior.values, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_only_the_new_network_sees_strong_views(strong):
+    method = METHODS["elr_distill"](strong=strong)
+    views = [next(method.epoch(None, Clock(0, stage=stage))).stream.strong for stage in (0, 1)]
+    assert views == [False, strong]
 
 
 def test_elr_posterior_follows_its_oracle():

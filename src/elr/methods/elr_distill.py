@@ -1,10 +1,12 @@
 """ELR, then a new network that learns what ELR's targets and the given labels say together."""
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
-from elr.data.stream import Batch, TrainData
+from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy
-from elr.methods.base import MakeNet, Stage, Step, check_range, epochs_of, shares
+from elr.methods.base import MakeNet, Pass, Stage, Step, check_range, epochs_of, shares
 from elr.methods.elr import ELR
 from elr.parts.clock import Clock
 from elr.parts.posterior import noise_matrix, posteriors
@@ -22,6 +24,8 @@ class ELRDistill(ELR):
         lam: strength of ELR's penalty.
         beta: memory of ELR's running average, in [0, 1).
         first: epochs of ELR, a fraction of the run if at most 1; the rest is for the new network.
+        strong: show the new network strongly augmented images, so that it cannot learn the first one's mistakes by
+            heart: a noisy student, Xie et al., CVPR 2020.
         prior: rows of a class that count as mislabelled evenly before any is seen; keeps posteriors from 0 and 1.
         floor: as in ELR.
         clamp_penalty: as in ELR.
@@ -40,6 +44,7 @@ class ELRDistill(ELR):
         lam: float = 3.0,
         beta: float = 0.7,
         first: float = 0.5,
+        strong: bool = False,
         prior: float = 1.0,
         floor: float | None = None,
         clamp_penalty: bool = False,
@@ -48,6 +53,7 @@ class ELRDistill(ELR):
         check_range("first", first, 0.0, float("inf"))
         check_range("prior", prior, 0.0, 1e9)
         self.first = first
+        self.strong = strong
         self.prior = prior
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
@@ -60,6 +66,10 @@ class ELRDistill(ELR):
         first = epochs_of(self.first, epochs)
         before, after = shares(epochs, first, max(epochs - first, 0.0))
         return [Stage(before), Stage(after, fresh=True)]
+
+    def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
+        """One pass; of the second stage on strong views, if asked for."""
+        yield Pass(Stream(strong=self.strong and clock.stage == 1), self.step)
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """ELR's loss, or in the second stage cross entropy to the posteriors."""
