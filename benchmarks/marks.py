@@ -85,8 +85,9 @@ def draw() -> None:
         axis.hlines(mark, 0, allowed, color=COLOURS[name], linestyle="--", label=f"{mark:g} in {allowed} minutes")
         if (path := RESULTS / f"{name}.json").exists():
             found = read_json(path)
-            minutes = [point["minutes"] for point in found["curve"]]
-            accuracies = [100 * point["test_accuracy"] for point in found["curve"]]
+            tested = [point for point in found["curve"] if "test_accuracy" in point]
+            minutes = [point["minutes"] for point in tested]
+            accuracies = [100 * point["test_accuracy"] for point in tested]
             axis.plot(minutes, accuracies, color=COLOURS[name], label=found["recipe"])
             axis.plot(minutes[-1:], accuracies[-1:], "o", color=COLOURS[name])
     axis.set_ylim(70, 95)
