@@ -1,6 +1,6 @@
 """Every cell of every figure and table at the paper's scale: its real network is built and trained for two steps.
 
-    python -m benchmarks.paper_scale [--batch 8]
+    python -m benchmarks.paper_scale
 
 Pictures are random and batches small: this shows that nobody with a GPU and the data will meet an error of ours after
 hours of queueing, and nothing else. Writes results/paper_scale.json.
@@ -26,6 +26,7 @@ from elr.report.records import write_json
 from elr.reproduce.catalogue import EXPERIMENTS
 
 CLASSES = {"cifar10": 10, "cifar100": 100, "clothing1m": 14, "mini_webvision": 50}
+BATCH = 8
 CROPS = {"clothing1m": 224, "mini_webvision": 227}
 
 
@@ -52,15 +53,15 @@ def _default(config: Config, name: str) -> Any:
     return getattr(type(config.make_method())(), name, None)
 
 
-def two_steps(config: Config, batch: int) -> dict[str, Any]:
+def two_steps(config: Config) -> dict[str, Any]:
     """Train for as many epochs as the method has stages, two batches each."""
-    data = pictures(config.data.source, 2 * batch)
+    data = pictures(config.data.source, 2 * BATCH)
     initial = {key: value for key, value in config.model.arguments.items() if key not in ("weights", "pretrained")}
     config = replace(config, model=replace(config.model, arguments=initial))
     method = config.make_method()
     stages = len(method.plan(1))
     started = time.perf_counter()
-    optim = replace(config.optim, batch_size=batch)
+    optim = replace(config.optim, batch_size=BATCH)
     make = config.model_maker(data.shape, data.num_classes)
     job = Job(method, make, data, stages, optim, config.make_schedule(), EvaluateConfig(test_every=0), seed=0)
     records = train(job).records
@@ -76,7 +77,6 @@ def two_steps(config: Config, batch: int) -> dict[str, Any]:
 def main() -> None:
     """Run what is distinct among all cells."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--out", type=Path, default=Path("results/paper_scale.json"))
     args = parser.parse_args()
     cells: dict[str, tuple[str, Config]] = {}
@@ -85,7 +85,7 @@ def main() -> None:
             cells.setdefault(kind(trial.config), (f"{experiment.name} {trial.spec.label}", trial.config))
     rows = []
     for number, (what, (first, config)) in enumerate(cells.items(), start=1):
-        rows.append({"cell": what, "first": first, **two_steps(config, args.batch)})
+        rows.append({"cell": what, "first": first, **two_steps(config)})
         print(f"{number}/{len(cells)} {what}: {rows[-1]['seconds']} s", flush=True)
         write_json(args.out, {"command": "python -m benchmarks.paper_scale", "facts": facts(), "rows": rows})
 

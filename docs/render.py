@@ -333,7 +333,7 @@ def paper_scale() -> str:
     facts = found["facts"]
     return (
         _table(("data set, network", "methods built and trained for two steps"), rows)
-        + f"\n{len(found['rows'])} programs, random pictures, batches of 8; `results/paper_scale.json` "
+        + f"\n{len(found['rows'])} programs, random pictures, small batches; `results/paper_scale.json` "
         + f"(`{found['command']}`; {facts['cpu']}, torch {facts['torch']}).\n"
     )
 

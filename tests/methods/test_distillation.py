@@ -1,8 +1,8 @@
-"""ELR, then posteriors: in the same network, or in a new one."""
+"""ELR, then posteriors in a new network."""
 
 import pytest
 import torch
-from reference import elr_distill, elr_posterior
+from reference import elr_distill
 from reference.watch import OPTIM, assert_same, watch
 
 from elr.config import resolve
@@ -10,7 +10,6 @@ from elr.data import load
 from elr.demo import SETTINGS
 from elr.engine.train import Job, train
 from elr.methods import METHODS
-from elr.parts.clock import Clock
 from elr.parts.posterior import noise_matrix, posteriors
 
 
@@ -50,27 +49,17 @@ def test_elr_distill_follows_its_oracle():
     torch.testing.assert_close(method.posterior.values, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("strong", [False, True])
-def test_only_the_new_network_sees_strong_views(strong):
-    method = METHODS["elr_distill"](strong=strong)
-    views = [next(method.epoch(None, Clock(0, stage=stage))).stream.strong for stage in (0, 1)]
-    assert views == [False, strong]
-
-
-def test_elr_posterior_follows_its_oracle():
-    run = watch(METHODS["elr_posterior"](first=8.0))
-    epochs = [[rows.tolist() for rows, _ in batches] for batches in run.passes]
-    values = {"first": 8, "prior": 1.0, "lam": 3.0, "beta": 0.7, "floor": 1e-4}
-    oracle = elr_posterior.train(run.start[0], run.x, run.y, epochs, 3, **values, **OPTIM)
-    assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights", "targets"))
-    penalised = [loss < 0 for loss in run.trajectory.loss]
-    assert any(penalised[: 8 * len(epochs[0])])
-    assert not any(penalised[8 * len(epochs[0]) :])
-
-
-def test_elr_posterior_is_elr_until_its_time_has_come():
-    ours, theirs = watch(METHODS["elr_posterior"](first=13.0)), watch(METHODS["elr"]())
-    assert ours.trajectory.loss == theirs.trajectory.loss
+def test_only_the_new_network_sees_strong_views():
+    losses = {}
+    for strong in (False, True):
+        settings = {**SETTINGS, "method.name": "elr_distill", "method.strong": strong, "epochs": 2, "data.subset": 200}
+        config = resolve(settings)
+        data = load(config.data, config.noise, 0)
+        make = config.model_maker(data.shape, data.num_classes)
+        job = Job(config.make_method(), make, data, 2, config.optim, config.make_schedule(), config.evaluate)
+        losses[strong] = [record["loss"] for record in train(job).records]
+    assert losses[False][0] == losses[True][0]
+    assert losses[False][1] != losses[True][1]
 
 
 def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits():
@@ -89,8 +78,7 @@ def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits()
     assert right["posteriors"] >= right["targets"]
 
 
-@pytest.mark.parametrize("name", ["elr_distill", "elr_posterior"])
 @pytest.mark.parametrize("bad", [{"first": -1.0}, {"prior": -0.1}, {"beta": 1.0}])
-def test_bad_values_are_refused(name, bad):
+def test_bad_values_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
-        METHODS[name](**bad)
+        METHODS["elr_distill"](**bad)

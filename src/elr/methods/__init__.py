@@ -14,7 +14,6 @@ from elr.methods.dmi import DMI
 from elr.methods.elr import ELR
 from elr.methods.elr_distill import ELRDistill
 from elr.methods.elr_plus import ELRPlus
-from elr.methods.elr_posterior import ELRPosterior
 from elr.methods.forward import Forward
 from elr.methods.gce import GCE
 from elr.methods.gce_truncated import GCETruncated
@@ -43,7 +42,6 @@ FAMILIES: dict[str, dict[str, type[Method]]] = {
     "the paper's, and the baselines": {
         "elr": ELR,
         "elr_plus": ELRPlus,
-        "elr_posterior": ELRPosterior,
         "elr_distill": ELRDistill,
         "ce": CE,
         "early_stopping": EarlyStopping,
