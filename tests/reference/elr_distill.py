@@ -10,10 +10,11 @@ from reference.descent import Descent
 from reference.elr import train as train_elr
 
 
-def posterior(targets: Tensor, y: Tensor, prior: float) -> Tensor:
+def posterior(targets: Tensor, y: Tensor, prior: float, sharpen: float) -> Tensor:
     """q of every row, from targets that need not sum to 1."""
     n, num_classes = targets.shape
-    t = [[float(v) / float(sum(row)) for v in row] for row in targets]
+    t = [[float(v) ** sharpen for v in row] for row in targets]
+    t = [[v / sum(row) for v in row] for row in t]
     counts = [[prior / num_classes] * num_classes for _ in range(num_classes)]
     for i in range(n):
         for c in range(num_classes):
@@ -34,6 +35,7 @@ def train(
     num_classes: int,
     *,
     prior: float,
+    sharpen: float,
     lam: float,
     beta: float,
     floor: float,
@@ -44,16 +46,24 @@ def train(
     out = train_elr(
         nets[0], x, y, first, num_classes, lam=lam, beta=beta, floor=floor, clamp_penalty=clamp_penalty, **optim
     )
-    q = posterior(out.targets[-1][0], y, prior)
-    net = nets[1].train()
+    p = out.targets[-1][0]
+    (net,) = nets[1:]
     descent = Descent(net, **optim)
-    for epoch in steps[1]:
-        for batch in epoch:
-            logits = net(x[list(batch)])
-            loss = torch.zeros((), dtype=x.dtype)
-            for z, i in zip(logits, batch, strict=True):
-                loss = loss + cross_entropy(z, q[i].tolist()) / len(batch)
-            descent.update(loss)
-            out.loss.append(loss.item())
-            out.weights.append([w.detach().clone() for w in net.parameters()])
+    for k, epochs in enumerate(steps[1:]):
+        q = posterior(p, y, prior, sharpen)
+        net.train()
+        if k == 1:
+            descent.lr *= 0.6
+        for epoch in epochs:
+            for batch in epoch:
+                logits = net(x[list(batch)])
+                loss = torch.zeros((), dtype=x.dtype)
+                for z, i in zip(logits, batch, strict=True):
+                    loss = loss + cross_entropy(z, q[i].tolist()) / len(batch)
+                descent.update(loss)
+                out.loss.append(loss.item())
+                out.weights.append([w.detach().clone() for w in net.parameters()])
+        net.eval()
+        with torch.no_grad():
+            p = torch.stack([net(row[None])[0].softmax(dim=0) for row in x])
     return out

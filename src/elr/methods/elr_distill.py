@@ -6,16 +6,19 @@ from torch import Tensor
 
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy
-from elr.methods.base import MakeNet, Pass, Stage, Step, check_range, epochs_of, shares
+from elr.methods.base import MakeNet, Pass, Stage, Step, check_range, epochs_of, shares, sweep
 from elr.methods.elr import ELR
 from elr.parts.clock import Clock
 from elr.parts.posterior import noise_matrix, posteriors
 from elr.parts.table import ExampleTable
 
+AGAIN = 0.6  # learning rate of later rounds, which begin with what the network knows, beside the first's
+
 
 class ELRDistill(ELR):
     """ELR first. Its targets give every class a probability and tell how labels go wrong; with Bayes' rule, a label
-    then says what the true class may be. A new network learns these posteriors.
+    then says what the true class may be. A new network learns these posteriors, then, if asked for more rounds, goes on
+    with posteriors of its own predictions.
 
     Not of the paper: self-distillation, which adds to ELR the one thing its targets do not use, that a label which
     agrees with a doubtful prediction makes it likely, and one that does not makes it less so.
@@ -24,7 +27,10 @@ class ELRDistill(ELR):
         lam: strength of ELR's penalty.
         beta: memory of ELR's running average, in [0, 1).
         first: epochs of ELR, a fraction of the run if at most 1; the rest is for the new network.
-        strong: show the new network strongly augmented images, so that it cannot learn the first one's mistakes by
+        rounds: how often the new network gets posteriors, each for an equal part of its epochs; see ``AGAIN``.
+        sharpen: power of the probabilities that posteriors are made of. Averages over training, and networks that were
+            shown strong views, are vaguer than they are right: above 1 makes up for it.
+        strong: show the new network strongly augmented images, so that it cannot learn mistakes in the posteriors by
             heart: a noisy student, Xie et al., CVPR 2020.
         prior: rows of a class that count as mislabelled evenly before any is seen; keeps posteriors from 0 and 1.
         floor: as in ELR.
@@ -33,7 +39,8 @@ class ELRDistill(ELR):
 
     reference = "ours: Liu et al., NeurIPS 2020, Algorithm 1, then distillation of posteriors"
     equation = (
-        "ELR;  T_cj = sum_i t_ic [y_i = j] / sum_i t_ic,  q_ic = t_ic T_c,y_i / norm;  then CE(p, q), new network"
+        "ELR;  s = t^sharpen / norm,  T_cj = sum_i s_ic [y_i = j] / sum_i s_ic,  q_ic = s_ic T_c,y_i / norm;  "
+        "then CE(p, q), new network;  again with its p for t"
     )
     published = "not in the paper"
     per_example = "2 C floats (target and posterior)"
@@ -44,6 +51,8 @@ class ELRDistill(ELR):
         lam: float = 3.0,
         beta: float = 0.7,
         first: float = 0.5,
+        rounds: int = 1,
+        sharpen: float = 1.0,
         strong: bool = False,
         prior: float = 1.0,
         floor: float | None = None,
@@ -51,8 +60,12 @@ class ELRDistill(ELR):
     ) -> None:
         super().__init__(lam=lam, beta=beta, floor=floor, clamp_penalty=clamp_penalty)
         check_range("first", first, 0.0, float("inf"))
+        check_range("rounds", rounds, 1, 100)
+        check_range("sharpen", sharpen, 0.01, 100.0)
         check_range("prior", prior, 0.0, 1e9)
         self.first = first
+        self.rounds = rounds
+        self.sharpen = sharpen
         self.strong = strong
         self.prior = prior
 
@@ -62,17 +75,17 @@ class ELRDistill(ELR):
         self.posterior = ExampleTable(num_examples, num_classes)
 
     def plan(self, epochs: int) -> list[Stage]:
-        """ELR, then a network from the start."""
+        """ELR, then a network from the start; every round has a learning-rate curve of its own."""
         first = epochs_of(self.first, epochs)
-        before, after = shares(epochs, first, max(epochs - first, 0.0))
-        return [Stage(before), Stage(after, fresh=True)]
+        before, *after = shares(epochs, first, *[max(epochs - first, 0.0) / self.rounds] * self.rounds)
+        return [Stage(before), Stage(after[0], fresh=True), *(Stage(length, AGAIN) for length in after[1:])]
 
     def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
-        """One pass; of the second stage on strong views, if asked for."""
-        yield Pass(Stream(strong=self.strong and clock.stage == 1), self.step)
+        """One pass; after the first stage on strong views, if asked for."""
+        yield Pass(Stream(strong=self.strong and clock.stage > 0), self.step)
 
     def step(self, batch: Batch, clock: Clock) -> Step:
-        """ELR's loss, or in the second stage cross entropy to the posteriors."""
+        """ELR's loss, or after the first stage cross entropy to the posteriors."""
         if clock.stage == 0:
             return super().step(batch, clock)
         logits = self.nets[0](batch.x)
@@ -82,10 +95,12 @@ class ELRDistill(ELR):
         return Step(loss, len(batch.y), seen=(batch.index, logits.detach()), log=log)
 
     def finish(self, stage: int, data: TrainData) -> None:
-        """After ELR: posteriors of all rows."""
-        if stage == 0:
-            t = self.criterion.probabilities()
-            self.posterior.values.copy_(posteriors(t, data.y, noise_matrix(t, data.y, self.prior)))
+        """Posteriors of all rows, for the next stage."""
+        if stage < self.rounds:
+            t = self.criterion.probabilities() if stage == 0 else sweep(self.nets[0], data).softmax(dim=1)
+            s = t**self.sharpen
+            s /= s.sum(dim=1, keepdim=True).clamp_min(1e-30)
+            self.posterior.values.copy_(posteriors(s, data.y, noise_matrix(s, data.y, self.prior)))
 
     def belief(self) -> Tensor:
         """The targets, and when they are known the posteriors."""
@@ -93,5 +108,5 @@ class ELRDistill(ELR):
         return self.posterior.values.where(known, self.criterion.targets.values)
 
     def pull(self, p: Tensor) -> None:
-        """Not told: in the second stage there is no penalty."""
+        """Not told: after the first stage there is no penalty."""
         return None
