@@ -26,6 +26,7 @@ OWN: dict[str, str] = {
     "cifar10_sym40_fastnet_elr_plus": "docs/cifar10.md",
     "cifar10_sym40_45min": "docs/marks.md",
     "cifar10_sym40_66min": "docs/marks.md",
+    "cifar10_sym40_138min": "docs/marks.md",
 }
 
 # Learning rate epoch by epoch, as runs of (epochs, rate).
