@@ -9,16 +9,18 @@ from elr.losses import cross_entropy
 from elr.methods.base import MakeNet, Pass, Stage, Step, check_range, epochs_of, shares, sweep
 from elr.methods.elr import ELR
 from elr.parts.clock import Clock
+from elr.parts.guess import sharpen
 from elr.parts.posterior import noise_matrix, posteriors
 from elr.parts.table import ExampleTable
 
-AGAIN = 0.6  # learning rate of later rounds, which begin with what the network knows, beside the first's
+AGAIN = 0.6  # learning rate of later rounds beside the first: they begin with a network that knows something
 
 
 class ELRDistill(ELR):
-    """ELR first. Its targets give every class a probability and tell how labels go wrong; with Bayes' rule, a label
-    then says what the true class may be. A new network learns these posteriors, then, if asked for more rounds, goes on
-    with posteriors of its own predictions.
+    """ELR, then a new network that learns posteriors of the true classes.
+
+    ELR's targets give every class a probability and tell how labels go wrong; with Bayes' rule, a label then says what
+    the true class may be. Asked for more rounds, the new network goes on with posteriors of its own predictions.
 
     Not of the paper: self-distillation, which adds to ELR the one thing its targets do not use, that a label which
     agrees with a doubtful prediction makes it likely, and one that does not makes it less so.
@@ -27,7 +29,8 @@ class ELRDistill(ELR):
         lam: strength of ELR's penalty.
         beta: memory of ELR's running average, in [0, 1).
         first: epochs of ELR, a fraction of the run if at most 1; the rest is for the new network.
-        rounds: how often the new network gets posteriors, each for an equal part of its epochs; see ``AGAIN``.
+        rounds: how often the new network gets posteriors, each for an equal part of its epochs, after the
+            first at .6 of the learning rate.
         sharpen: power of the probabilities that posteriors are made of. Averages over training, and networks that were
             shown strong views, are vaguer than they are right: above 1 makes up for it.
         strong: show the new network strongly augmented images, so that it cannot learn mistakes in the posteriors by
@@ -98,8 +101,7 @@ class ELRDistill(ELR):
         """Posteriors of all rows, for the next stage."""
         if stage < self.rounds:
             t = self.criterion.probabilities() if stage == 0 else sweep(self.nets[0], data).softmax(dim=1)
-            s = t**self.sharpen
-            s /= s.sum(dim=1, keepdim=True).clamp_min(1e-30)
+            s = sharpen(t, 1.0 / self.sharpen)
             self.posterior.values.copy_(posteriors(s, data.y, noise_matrix(s, data.y, self.prior)))
 
     def belief(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Labels that networks guess for examples whose own are not trusted, or not trusted wholly (MixMatch, DivideMix)."""
+"""Labels that networks guess for examples whose own are not trusted, or not trusted wholly (MixMatch, DivideMix, distillation)."""
 
 from collections.abc import Sequence
 
