@@ -1,4 +1,4 @@
-"""Labels that networks guess for examples whose own are not trusted, or not trusted wholly (MixMatch, DivideMix, distillation)."""
+"""Labels that networks guess for examples whose own are not trusted, or not trusted wholly."""
 
 from collections.abc import Sequence
 
