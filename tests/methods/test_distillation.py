@@ -7,9 +7,11 @@ from reference.watch import OPTIM, assert_same, watch
 
 from elr.config import resolve
 from elr.data import load
+from elr.data.stream import TrainData
 from elr.demo import SETTINGS
 from elr.engine.train import Job, train
 from elr.methods import METHODS
+from elr.methods.base import sweep
 from elr.parts.posterior import noise_matrix, posteriors
 
 
@@ -59,6 +61,37 @@ def test_only_the_new_network_sees_strong_views():
         losses[strong] = [record["loss"] for record in train(job).records]
     assert losses[False][0] == losses[True][0]
     assert losses[False][1] != losses[True][1]
+
+
+def test_predictions_are_averaged_over_an_image_and_its_mirror_image():
+    x = torch.arange(2 * 3 * 4 * 4.0).view(2, 3, 4, 4)
+
+    class Inputs:
+        shape = (3, 4, 4)
+
+        def __len__(self):
+            return 2
+
+        def fetch(self, rows):
+            return x[rows].clone()
+
+    data = TrainData(
+        Inputs(),
+        torch.zeros(2, dtype=torch.int64),
+        2,
+        lambda raw, ids, key, *, strong=False: raw,
+        ids=torch.arange(2),
+        batch_size=2,
+        device=torch.device("cpu"),
+        alternate=True,
+        sizes=(2, 4),
+    )
+
+    def left(images):
+        return images[:, 0, 0, :2]
+
+    torch.testing.assert_close(sweep(left, data), x[:, 0, 0, :2])
+    torch.testing.assert_close(sweep(left, data, views=2), (x[:, 0, 0, :2] + x[:, 0, 0, 2:].flip(-1)) / 2)
 
 
 def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits():

@@ -137,6 +137,7 @@ def test_a_part_of_a_table_is_run_and_the_rest_says_so(tiny_cifar, short, tmp_pa
     assert main(["reproduce", "table1", *words, "--quiet"]) == 0
     text = capsys.readouterr().out
     assert "| ELR | 89.15 ± 0.17 | not run |" in text
+    assert "No row of these was run: cifar10 symmetric 0.2, cifar10 symmetric 0.6" in text
     line = next(line for line in text.splitlines() if line.startswith("| CE | 81.88 ± 0.29 |"))
     assert "not run" not in line
     assert len(list((tmp_path / "o" / "runs").iterdir())) == 1

@@ -113,7 +113,8 @@ class TrainData:
     def batches(self, stream: Stream, clock: Clock) -> Iterator[Batch]:
         """The batches of one pass. Depends on seed, stage, epoch, pass: the same call gives the same batches again."""
         where = (clock.stage, clock.epoch, clock.turn)
-        side = self.sizes[len(self.sizes) * clock.epoch // clock.epochs] if self.sizes and stream.augment else None
+        trained = stream.augment and stream.shuffle  # what is only looked at, in order, is looked at in full size
+        side = self.sizes[len(self.sizes) * clock.epoch // clock.epochs] if self.sizes and trained else None
         beside = self._endless(stream.beside, clock.seed, where, side) if stream.beside is not None else None
         for batch in self._lap(stream, clock.seed, where, side):
             batch.beside = next(beside, None) if beside is not None else None

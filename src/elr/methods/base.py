@@ -114,8 +114,13 @@ class Method(nn.Module):
 
 
 @torch.no_grad()
-def sweep(predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | None = None) -> Tensor:
-    """What a network in evaluation mode gives for these training rows (or all), in order, not augmented: (n, C).
+def sweep(
+    predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | None = None, *, views: int = 1
+) -> Tensor:
+    """What a network in evaluation mode gives for these training rows (or all), in order: (n, C).
+
+    Inputs are not augmented; asked for more views, they are, and what comes out is the mean over views, of which every
+    other one is mirrored where epochs alternate.
 
     Pass a method's ``predict`` or one of its networks; the mode of a network is put back. In the precision of the run,
     as steps are; what comes out is float32.
@@ -124,12 +129,17 @@ def sweep(predict: Callable[[Tensor], Tensor], data: TrainData, rows: Tensor | N
     was_training = isinstance(net, nn.Module) and net.training
     if isinstance(net, nn.Module):
         net.eval()
-    stream = Stream(rows, SWEEP_BATCH, augment=False, shuffle=False)
+    stream = Stream(rows, SWEEP_BATCH, augment=views > 1, shuffle=False)
+    looks = [data.batches(stream, Clock(0, epoch=view, epochs=views)) for view in range(views)]
     with torch.autocast(data.device.type, torch.bfloat16, enabled=data.bfloat16):
-        found = torch.cat([predict(batch.x).float() for batch in data.batches(stream, Clock(0))])
+        found = torch.cat([_mean([predict(batch.x).float() for batch in same]) for same in zip(*looks, strict=True)])
     if isinstance(net, nn.Module):
         net.train(was_training)
     return found
+
+
+def _mean(found: list[Tensor]) -> Tensor:
+    return found[0] if len(found) == 1 else torch.stack(found).mean(dim=0)
 
 
 def shares(epochs: int, *weights: float) -> list[int]:

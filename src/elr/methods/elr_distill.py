@@ -13,6 +13,7 @@ from elr.parts.guess import sharpen
 from elr.parts.posterior import noise_matrix, posteriors
 from elr.parts.table import ExampleTable
 
+VIEWS = 2  # that predictions are averaged over, before posteriors are made of them
 AGAIN = 0.6  # learning rate of later rounds beside the first: they begin with a network that knows something
 
 
@@ -100,7 +101,7 @@ class ELRDistill(ELR):
     def finish(self, stage: int, data: TrainData) -> None:
         """Posteriors of all rows, for the next stage."""
         if stage < self.rounds:
-            t = self.criterion.probabilities() if stage == 0 else sweep(self.nets[0], data).softmax(dim=1)
+            t = self.criterion.probabilities() if stage == 0 else sweep(self.nets[0], data, views=VIEWS).softmax(dim=1)
             s = sharpen(t, 1.0 / self.sharpen)
             self.posterior.values.copy_(posteriors(s, data.y, noise_matrix(s, data.y, self.prior)))
 

@@ -148,7 +148,10 @@ def shower(
             for run in runs
         ]
         columns = list(dict.fromkeys(column for _, column in results))
-        parts = [_part(column, results, printed, readings) for column in columns]
+        begun = {column for (_, column), runs in results.items() if runs}
+        parts = [_part(column, results, printed, readings) for column in columns if column in begun]
+        if idle := [column for column in columns if column not in begun]:
+            parts.append(f"No row of these was run: {', '.join(idle)}.\n")
         return Shown(rows, "\n".join(parts))
 
     return show
