@@ -132,14 +132,12 @@ def sweep(
     stream = Stream(rows, SWEEP_BATCH, augment=views > 1, shuffle=False)
     looks = [data.batches(stream, Clock(0, epoch=view, epochs=views)) for view in range(views)]
     with torch.autocast(data.device.type, torch.bfloat16, enabled=data.bfloat16):
-        found = torch.cat([_mean([predict(batch.x).float() for batch in same]) for same in zip(*looks, strict=True)])
+        means = [
+            torch.stack([predict(batch.x).float() for batch in same]).mean(dim=0) for same in zip(*looks, strict=True)
+        ]
     if isinstance(net, nn.Module):
         net.train(was_training)
-    return found
-
-
-def _mean(found: list[Tensor]) -> Tensor:
-    return found[0] if len(found) == 1 else torch.stack(found).mean(dim=0)
+    return torch.cat(means)
 
 
 def shares(epochs: int, *weights: float) -> list[int]:

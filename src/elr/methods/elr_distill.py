@@ -13,7 +13,7 @@ from elr.parts.guess import sharpen
 from elr.parts.posterior import noise_matrix, posteriors
 from elr.parts.table import ExampleTable
 
-VIEWS = 2  # that predictions are averaged over, before posteriors are made of them
+VIEWS = 2  # weak ones, that a network's predictions are averaged over before posteriors are made of them
 AGAIN = 0.6  # learning rate of later rounds beside the first: they begin with a network that knows something
 
 
@@ -21,7 +21,8 @@ class ELRDistill(ELR):
     """ELR, then a new network that learns posteriors of the true classes.
 
     ELR's targets give every class a probability and tell how labels go wrong; with Bayes' rule, a label then says what
-    the true class may be. Asked for more rounds, the new network goes on with posteriors of its own predictions.
+    the true class may be. Asked for more rounds, the new network goes on with posteriors of its own predictions,
+    averaged over two views of every example.
 
     Not of the paper: self-distillation, which adds to ELR the one thing its targets do not use, that a label which
     agrees with a doubtful prediction makes it likely, and one that does not makes it less so.
