@@ -26,6 +26,7 @@ ALLOWED = {
     "methods": ("methods", "losses", "parts", "data.stream", "noise.transition"),
     "engine": ("engine", "methods.base", "data", "parts", "report.records", "report.metrics", "report.gradients"),
     "report": ("report",),
+    "audit": ("audit", "report.records"),
     "theory": ("theory", "losses", "report"),
 }
 DOORS = {
@@ -50,6 +51,7 @@ PUBLIC = {
     "__version__",
     "elr_gradient",
     "elr_penalty",
+    "find_label_issues",
     "fit",
 }
 

@@ -36,6 +36,9 @@ RUN_FILES = {
     "data.json",
     "model.safetensors",
     "selected.safetensors",
+    "rows.csv",
+    "evidence.safetensors",
+    "features.safetensors",
     "checkpoint",
 }
 
@@ -131,7 +134,7 @@ def test_records_hold_deterministic_numbers_only(trained: Trained) -> None:
     wanted = {"ce", "penalty", "agreement", "lr", "loss", "val_accuracy", "test_accuracy", "clean_correct"}
     assert all(wanted <= set(record) for record in records)
     assert not any("seconds" in key for key in records[0])
-    assert set(timing[0]) == {"epoch", "train_seconds", "evaluate_seconds"}
+    assert set(timing[0]) == {"epoch", "train_seconds", "evaluate_seconds", "evidence_seconds"}
 
 
 def test_the_saved_configuration_is_whole_and_gives_the_same_run(trained: Trained, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_weight_decay_and_momentum_leave_the_idle_network_alone():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_true_labels_and_test_labels_do_not_leak(tmp_path, name):
-    """Shuffle them, or leave them out: not a bit of the weights or of the choice of the epoch may change."""
+    """Shuffle them, or leave them out: not a bit of weights, evidence or choice of the epoch may change."""
     rng = np.random.default_rng(3)
     data = tiny_data(90)
     shuffled = dataclasses.replace(

@@ -35,7 +35,9 @@ def _weights(method):
 
 def run(monkeypatch: pytest.MonkeyPatch, accuracies: Mapping[int, float]) -> tuple[Staged, Outcome, int]:
     """A run whose validation accuracy is told, and how often momentum was forgotten."""
-    monkeypatch.setattr(Evaluator, "epoch", lambda self, method, epoch, last: {"val_accuracy": accuracies[epoch]})
+    monkeypatch.setattr(
+        Evaluator, "epoch", lambda self, method, epoch, last, witness: {"val_accuracy": accuracies[epoch]}
+    )
     forgotten = []
     monkeypatch.setattr(engine, "forget", forgotten.append)
     job = tiny_job(Staged(), epochs=4)

@@ -6,6 +6,7 @@ Implements *Early-Learning Regularization Prevents Memorization of Noisy Labels*
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from elr.audit.issues import find_label_issues
 from elr.data import WithIndex
 from elr.fit import fit
 from elr.losses import ELRLoss, elr_gradient, elr_penalty
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "elr_gradient",
     "elr_penalty",
+    "find_label_issues",
     "fit",
 ]
 

@@ -15,12 +15,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from elr.audit.issues import LabelIssues, label_issues
 from elr.config import Config, flatten, resolve
 from elr.data import Data, Examples, from_arrays
 from elr.data.inputs import as_inputs
 from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
+from elr.fit import gathered
 from elr.methods.base import Method, check_range
 from elr.run import model_function
 
@@ -119,19 +121,18 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         method = config.make_method()
         held_out = self._held_out(method, len(numbers))
         data = from_arrays(X, numbers, config=replace(config.data, val_fraction=held_out), seed=config.seed)
-        outcome = train(
-            Job(
-                method,
-                self._model_maker(config, data),
-                data,
-                config.epochs,
-                config.optim,
-                config.make_schedule(),
-                runtime=config.runtime,
-                seed=config.seed,
-                progress=self._progress(config),
-            )
+        job = Job(
+            method,
+            self._model_maker(config, data),
+            data,
+            config.epochs,
+            config.optim,
+            config.make_schedule(),
+            runtime=config.runtime,
+            seed=config.seed,
+            progress=self._progress(config),
         )
+        outcome = train(job)
         if method.keeps == "selected" and outcome.selected_state is not None:
             method.load_state_dict(outcome.selected_state)
         self.method_ = method.cpu().eval()
@@ -141,6 +142,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self._transform = data.transform
         self._shape = data.train.inputs.shape
         self._rows = len(numbers), data.train.ids  # how many there were, and which of them were trained on
+        self._seen = gathered(replace(job, data=replace(data, classes=tuple(map(str, self.classes_)))), outcome)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
@@ -178,6 +180,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         targets = np.full((n, len(self.classes_)), np.nan, dtype=np.float32)
         targets[trained] = torch.stack([t / t.sum(dim=1, keepdim=True) for t in tables]).mean(dim=0).numpy()
         return targets
+
+    @property
+    def label_issues_(self) -> LabelIssues:
+        """Which labels of y look wrong: a row for every row of ``fit``, in its order, with what was seen of it."""
+        check_is_fitted(self, "method_")
+        assert self._seen is not None
+        rows, evidence = self._seen
+        return label_issues(rows, evidence.belief, evidence)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

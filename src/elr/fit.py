@@ -8,14 +8,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
+from elr.audit.evidence import Evidence, Rows, in_order, write_evidence
+from elr.audit.issues import label_issues
+from elr.audit.suspects import Features, kept_rows, write_features
 from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
 from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
+from elr.engine.features import features_of
 from elr.engine.train import Job, Outcome, Progress, Silent, train
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
@@ -104,6 +109,9 @@ def run_job(
     outcome = train(job)
     state = job.method.state_dict()
     write_tensors(out / "model.safetensors", state, {**identity, "epoch": config.epochs})
+    if (seen := gathered(job, outcome)) is not None:
+        write_evidence(out, *seen)
+        keep_features(out, job, *seen)
     write_json(out / "summary.json", summarize(config, data, job, outcome))
     return out
 
@@ -221,11 +229,49 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
         "gradients": round(sum(record.get("gradients", 0.0) for record in outcome.records), 3) or None,
         "seconds": round(seconds, 3),
         "evaluate_seconds": round(sum(timing["evaluate_seconds"] for timing in outcome.timing), 3),
+        "evidence_seconds": round(sum(timing.get("evidence_seconds", 0.0) for timing in outcome.timing), 3),
         "noise": None if data.noise is None else data.noise.header(),
         "command": sys.argv[0].rpartition("/")[2] + " " + " ".join(sys.argv[1:]),
         "threads": torch.get_num_threads(),
         "facts": facts(),
     }
+
+
+def gathered(job: Job, outcome: Outcome) -> tuple[Rows, Evidence] | None:
+    """Every example that training learnt from or chose by, and what was seen of it; None if nothing was to be kept."""
+    if outcome.witness is None:
+        return None
+    facts = {"epochs": len(outcome.records), "peak": outcome.selected_epoch}
+    evidence = Evidence(**outcome.witness.gather(job.method.belief()), facts=facts)
+    parts = {"train": job.data.train} | ({} if job.data.val is None else {"val": job.data.val})
+    ids = [str(id_) for part in parts.values() for id_ in part.ids.tolist()]
+    sources = [name for name, part in parts.items() for _ in range(len(part))]
+    rows = Rows(ids, sources, np.concatenate([part.y for part in parts.values()]), job.data.classes)
+    return in_order(rows, evidence)
+
+
+def keep_features(out: Path, job: Job, rows: Rows, evidence: Evidence) -> None:
+    """Features of suspects and of a sample, so that a page can show what a suspect looks like to the network."""
+    issues = label_issues(rows, evidence.belief, evidence)
+    kept = kept_rows(issues["label_quality"], issues["is_label_issue"], job.seed)
+    device = job.runtime.resolved_device()
+    layout = job.runtime.layout(device)
+    values = None
+    for name in ("train", "val"):
+        examples = getattr(job.data, name)
+        place = np.flatnonzero(np.array(rows.source)[kept] == name)
+        if len(place) == 0:
+            continue
+        row_of = {str(id_): row for row, id_ in enumerate(examples.ids.tolist())}
+        own = np.array([row_of[rows.ids[k]] for k in kept[place]])
+        try:
+            found = features_of(job.method, job.data, examples, own, device, channels_last=layout)
+        except (ValueError, RuntimeError):  # a network of the user's without a linear layer at its end
+            return
+        values = np.zeros((len(kept), found.shape[1]), dtype=np.float16) if values is None else values
+        values[place] = found
+    assert values is not None
+    write_features(out, Features(kept, values))
 
 
 def chosen_by(data: Data) -> str:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from elr.audit.issues import LabelIssues
+from elr.audit.of_run import audit_run
 from elr.config import Config, read_toml, resolve
 from elr.data import Data, DataConfig, Examples, from_description, load_unlabelled
 from elr.data.inputs import as_inputs
@@ -119,6 +121,14 @@ class Run:
         evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"), channels_last=layout)
         method = self.method(which)
         return evaluator.probabilities(method.to(memory_format=torch.channels_last) if layout else method, examples)
+
+    def label_issues(self, threshold: float | None = None) -> LabelIssues:
+        """Which of the labels the run was given look wrong: a row for every example, training and validation.
+
+        Args:
+            threshold: quality below which a label counts as found (default .5: more likely wrong than right).
+        """
+        return audit_run(self.path, threshold)
 
     def input_config(self, source: str) -> DataConfig:
         """How to read new inputs like those the run was trained on."""

@@ -104,7 +104,7 @@ def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits()
     right = {
         "labels": (torch.from_numpy(data.train.y) == true).float().mean().item(),
         "targets": (method.criterion.targets.values.argmax(dim=1) == true).float().mean().item(),
-        "posteriors": (method.belief().argmax(dim=1) == true).float().mean().item(),
+        "posteriors": (method.belief()[0].argmax(dim=1) == true).float().mean().item(),
     }
     assert right["posteriors"] > right["labels"] + 0.2
     assert right["posteriors"] >= right["targets"]

@@ -1,5 +1,6 @@
 """How good the networks are: the one place that hands true labels and test labels to the metrics."""
 
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from elr.data import Data, Examples
 from elr.data.stream import place
+from elr.engine.witness import Witness
 from elr.methods.base import Method
 from elr.report.gradients import gradient_entries
 from elr.report.metrics import TOP, accuracy, fractions, top_k
@@ -38,13 +40,21 @@ class EvaluateConfig:
         default=None,
         metadata={"help": "beta of a running average of validation predictions, whose accuracy is recorded"},
     )
+    evidence: bool = field(
+        default=True, metadata={"help": "keep for `elr audit` what training sees of each example, 16 bytes a row"}
+    )
+    evidence_every: int = field(
+        default=5,
+        metadata={"help": "epochs between sweeps for evidence, under a method that predicts mixed inputs only"},
+    )
 
     def __post_init__(self) -> None:
         for name in ("test_every", "train_every"):
             if getattr(self, name) < 0:
                 raise ValueError(f"evaluate.{name} must be at least 0, got {getattr(self, name)}")
-        if self.batch_size < 1:
-            raise ValueError(f"evaluate.batch_size must be at least 1, got {self.batch_size}")
+        for name in ("batch_size", "evidence_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"evaluate.{name} must be at least 1, got {getattr(self, name)}")
         if self.memory is not None and not 0 <= self.memory < 1:
             raise ValueError(f"evaluate.memory must lie in [0, 1), got {self.memory}")
 
@@ -87,18 +97,28 @@ class Evaluator:
         method.train(training)
         return torch.cat(out).numpy()
 
-    def epoch(self, method: Method, epoch: int, *, last: bool) -> dict[str, float]:
-        """What is due at the end of this epoch (counted from 1)."""
+    def epoch(self, method: Method, epoch: int, *, last: bool, witness: Witness | None = None) -> dict[str, float]:
+        """What is due at the end of this epoch (counted from 1). The witness sees every prediction it may see."""
         result: dict[str, float] = {}
         if self.data.val is not None:
             p = self.probabilities(method, self.data.val)
             result["val_accuracy"] = accuracy(p.argmax(axis=1), self.data.val.y)
             result |= self._average(p, self.data.val)
+            if witness is not None:
+                witness.held_out(p, epoch)
         if last or _due(epoch, self.config.test_every):
             result |= self.test(method)
-        if last or _due(epoch, self.config.train_every):
-            result |= self.sweep(method)
-        return result
+        lacks = witness is not None and witness.lacks(epoch, last=last)
+        known = self.data.train.y_true is not None and (last or _due(epoch, self.config.train_every))
+        if not (known or lacks):
+            return result
+        started = time.perf_counter()
+        p = self.probabilities(method, self.data.train)
+        if witness is not None and lacks:
+            witness.swept(p, epoch)
+            if not known:
+                witness.seconds = time.perf_counter() - started
+        return result | self._fates(method, p)
 
     def test(self, method: Method) -> dict[str, float]:
         """Test accuracy, if there is a test split, and top-5 if classes are more; against true labels if known."""
@@ -114,10 +134,14 @@ class Evaluator:
 
     def sweep(self, method: Method) -> dict[str, float]:
         """What became of clean and of wrong training labels, if the truth is known."""
+        if self.data.train.y_true is None:
+            return {}
+        return self._fates(method, self.probabilities(method, self.data.train))
+
+    def _fates(self, method: Method, p: Floats) -> dict[str, float]:
         train = self.data.train
         if train.y_true is None:
             return {}
-        p = self.probabilities(method, train)
         found = fractions(p.argmax(axis=1), train.y, train.y_true)
         return found | self._terms(method, p, train.y, train.y_true) if self.config.terms else found
 
@@ -126,7 +150,7 @@ class Evaluator:
         pull = method.pull(torch.from_numpy(p).to(self.device))
         found = gradient_entries(p, None if pull is None else pull.cpu().numpy(), y, true)
         if (belief := method.belief()) is not None:
-            found["target_accuracy"] = accuracy(belief.argmax(dim=1).cpu().numpy(), true)
+            found["target_accuracy"] = accuracy(belief.mean(dim=0).argmax(dim=1).cpu().numpy(), true)
         return found
 
     def _average(self, p: Floats, val: Examples) -> dict[str, float]:

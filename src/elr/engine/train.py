@@ -3,6 +3,7 @@
 import copy
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.memory import keep_freed_blocks
 from elr.engine.optim import OptimConfig, build_optimizer, forget, set_lr
 from elr.engine.schedule import Schedule
+from elr.engine.witness import Witness
 from elr.methods.base import MakeNet, Method, Stage, Step
 from elr.parts.clock import Clock
 from elr.parts.draw import fold
@@ -74,6 +76,7 @@ class Outcome:
     timing: list[Record]
     selected_epoch: int | None  # counted from 1; None without validation
     selected_state: dict[str, Tensor] | None  # weights of that epoch, when nothing is kept on disk
+    witness: Witness | None = None  # what was seen of every example; None if nothing was to be kept
 
 
 def train(job: Job) -> Outcome:
@@ -100,7 +103,7 @@ class _Training:
         self.stages = self.method.plan(job.epochs)
         self.total = sum(stage.epochs for stage in self.stages)
         self.optimizer = build_optimizer(self.method, job.optim)
-        self.outcome = Outcome([], [], None, None)
+        self.outcome = Outcome([], [], None, None, self._witness() if job.evaluate.evidence else None)
         self.batches = 0  # in an epoch, all passes together; known after the first
         self.gradients = 0  # examples that went forward with a gradient in this epoch
 
@@ -118,6 +121,12 @@ class _Training:
         finally:
             for count in counts:
                 count.remove()
+
+    def _witness(self) -> Witness:
+        val = self.job.data.val
+        labels = None if val is None else torch.from_numpy(val.y)
+        averages, every = self.method.belief() is None, self.job.evaluate.evidence_every
+        return Witness(self.data.y, labels, self.data.num_classes, averages=averages, every=every)
 
     def _count(self, net: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         if torch.is_grad_enabled():
@@ -161,6 +170,8 @@ class _Training:
                 self.optimizer.zero_grad(set_to_none=True)
                 if result.then is not None:
                     result.then()
+                if self.outcome.witness is not None and result.seen is not None:
+                    self.outcome.witness.step(*result.seen, number)
                 means.add(result)
                 done += 1
                 self.job.progress.batch(number, done, max(self.batches, done - b - 1 + batches))
@@ -172,8 +183,8 @@ class _Training:
         """Evaluate, select, record, save: in the order that makes a crash at any point harmless."""
         started = time.perf_counter()
         number = record["epoch"]
-        record |= self.evaluator.epoch(self.method, number, last=number == self.total)
         outcome = self.outcome
+        record |= self.evaluator.epoch(self.method, number, last=number == self.total, witness=outcome.witness)
         outcome.records.append(record)
         if "val_accuracy" in record:
             curve = smoothed([r["val_accuracy"] for r in self._candidates(record["stage"])])
@@ -191,11 +202,14 @@ class _Training:
             extra = time.perf_counter() - finishing  # it may look at every row again: that is training
             seconds, started = seconds + extra, started + extra
         timing = {"epoch": number, "train_seconds": seconds, "evaluate_seconds": time.perf_counter() - started}
+        if outcome.witness is not None:
+            timing["evidence_seconds"] = outcome.witness.close(peak=outcome.selected_epoch == number)
         outcome.timing.append(timing)
         if self.job.out is not None:
             append_line(self.job.out / "records.jsonl", record)
             append_line(self.job.out / "timing.jsonl", timing)
-            place, watched = self.job.out / "checkpoint", self.evaluator.state
+            place, watched = self.job.out / "checkpoint", dict(self.evaluator.state)
+            watched |= {} if outcome.witness is None else outcome.witness.state
             checkpoint.save(place, number, self.method, self.optimizer, self.job.identity, watched)
         self.job.progress.epoch(record, seconds)
 
@@ -228,8 +242,11 @@ class _Training:
         """Go back to the newest checkpoint, if there is one; returns its epoch."""
         if self.job.out is None:
             return 0
-        place, watched = self.job.out / "checkpoint", self.evaluator.state
+        watched: dict[str, Tensor] = {}
+        place = self.job.out / "checkpoint"
         done = checkpoint.restore(place, self.method, self.optimizer, self.job.identity, watched)
+        if done:
+            self._remember(watched)
         for name in ("records", "timing"):
             path = self.job.out / f"{name}.jsonl"
             kept = [record for record in read_lines(path) if record["epoch"] <= done]
@@ -241,6 +258,13 @@ class _Training:
             if values := [r["val_accuracy"] for r in recent if "val_accuracy" in r]:
                 self.outcome.selected_epoch = recent[0]["epoch"] + selected(values)
         return done
+
+    def _remember(self, watched: dict[str, Tensor]) -> None:
+        """What was seen before the interruption: by the evaluator, and of every example."""
+        self.evaluator.state |= {name: t for name, t in watched.items() if not name.startswith("evidence.")}
+        if self.outcome.witness is not None and not self.outcome.witness.restore(watched):
+            warnings.warn("this run was begun without evidence, so none is kept for an audit", stacklevel=2)
+            self.outcome.witness = None
 
     def _make_net(self, stage: int) -> MakeNet:
         def make_net(k: int = 0) -> nn.Module:

@@ -105,7 +105,10 @@ class Method(nn.Module):
         return torch.stack([net(x).float().softmax(dim=1) for net in self.nets]).mean(dim=0)
 
     def belief(self) -> Tensor | None:
-        """What the method has come to believe of every training row, (n, C). Default: it keeps nothing of the kind."""
+        """What the method has come to believe of every training row, (K, n, C), once for each network that keeps it.
+
+        Default: it keeps nothing of the kind.
+        """
         return None
 
     def pull(self, p: Tensor) -> Tensor | None:

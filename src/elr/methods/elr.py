@@ -51,7 +51,7 @@ class ELR(Method):
 
     def belief(self) -> Tensor:
         """The targets."""
-        return self.criterion.targets.values
+        return self.criterion.targets.values.unsqueeze(0)
 
     def pull(self, p: Tensor) -> Tensor | None:
         """PAPER Lemma 2: lam g."""

@@ -109,7 +109,7 @@ class ELRDistill(ELR):
     def belief(self) -> Tensor:
         """The targets, and when they are known the posteriors."""
         known = self.posterior.values.sum(dim=1, keepdim=True) > 0
-        return self.posterior.values.where(known, self.criterion.targets.values)
+        return self.posterior.values.where(known, self.criterion.targets.values).unsqueeze(0)
 
     def pull(self, p: Tensor) -> None:
         """Not told: after the first stage there is no penalty."""

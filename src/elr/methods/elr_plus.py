@@ -162,9 +162,9 @@ class ELRPlus(Method):
         return Step(parts.loss, len(y), (batch.index, unmixed), log, partial(self._follow, k, gamma))
 
     def belief(self) -> Tensor:
-        """Mean of the targets of the networks."""
+        """The targets of each network."""
         tables = [criterion.targets.values for criterion in self.criteria if isinstance(criterion, ELRLoss)]
-        return torch.stack(tables).mean(dim=0)
+        return torch.stack(tables)
 
     def predict(self, x: Tensor) -> Tensor:
         """Mean over the networks of probabilities, or softmax of the mean of logits."""

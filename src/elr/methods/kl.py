@@ -38,7 +38,7 @@ class KL(Method):
 
     def belief(self) -> Tensor:
         """The targets."""
-        return self.targets.values
+        return self.targets.values.unsqueeze(0)
 
     def pull(self, p: Tensor) -> Tensor:
         """PAPER Eq. 18: lam (p - t) if the target sums to 1; until its average has settled, lam (p sum(t) - t)."""

@@ -1,0 +1,45 @@
+"""When the evidence cannot tell: said in plain words rather than hidden in numbers."""
+
+import numpy as np
+
+from elr.audit.evidence import Evidence
+from elr.audit.posterior import Floats, Ints
+
+FEW_VISITS = 5
+MEMORIZED = 0.99  # of training labels believed in
+GAP = 0.05  # that many fewer of the held-out ones
+
+
+def doubts(p: Floats, y: Ints, evidence: Evidence | None) -> list[str]:
+    """Reasons to distrust an audit of labels y (n,) by what is believed, p (n, C); none is the good case."""
+    found = []
+    C = p.shape[1]
+    best = p.argmax(axis=1)
+    missing = C - len(np.unique(best))
+    if missing:
+        found.append(f"{missing} of {C} classes are never believed in: targets have collapsed, or training has failed")
+    if float(p.max(axis=1).mean()) < 1.5 / C:
+        found.append("beliefs are nearly uniform: the model has learnt next to nothing")
+    counts = np.bincount(y, minlength=C)
+    if small := int((counts < 10).sum()):
+        found.append(f"{small} of {C} classes have fewer than 10 examples: what is said of them is a guess")
+    if evidence is None:
+        return found
+    inside, outside = ~evidence.held, evidence.held
+    if inside.any() and np.median(evidence.visits[inside]) < FEW_VISITS:
+        visits = int(np.median(evidence.visits[inside]))
+        found.append(f"examples were seen {visits} times: too few epochs to tell what is learnt early from what is not")
+    agreement = float(np.mean(best[inside] == y[inside])) if inside.any() else 0.0
+    if outside.any():
+        beyond = float(np.mean(best[outside] == y[outside]))
+        if agreement > MEMORIZED and beyond < agreement - GAP:
+            found.append(
+                f"{agreement:.1%} of the training labels are believed in, {beyond:.1%} of those held out: "
+                "they have been memorised; train with elr, or for fewer epochs"
+            )
+    elif agreement > MEMORIZED:
+        found.append(f"{agreement:.1%} of the labels are believed in, and none was held out: clean, or memorised")
+    peak, epochs = evidence.facts.get("peak"), evidence.facts.get("epochs")
+    if peak is not None and peak == 1 and epochs != 1:
+        found.append("validation was best in the first epoch: there is no early-learning peak to look at")
+    return found

@@ -1,0 +1,22 @@
+"""The audit of a run directory."""
+
+from pathlib import Path
+
+from elr.audit.evidence import read_evidence
+from elr.audit.issues import LabelIssues, label_issues
+from elr.report.records import read_json
+
+
+def audit_run(path: Path, threshold: float | None = None) -> LabelIssues:
+    """Judge every label a run was given, from the files it left. Nothing is written."""
+    if not (path / "config.toml").is_file():
+        raise FileNotFoundError(f"{path} is not a run: it has no config.toml")
+    if not (path / "classes.json").is_file():
+        raise FileNotFoundError(f"{path} is only half written: it has no classes.json")
+    classes = tuple(read_json(path / "classes.json"))
+    rows, evidence = read_evidence(path, classes)
+    if evidence.belief.shape[1] != len(classes):
+        raise ValueError(f"{path} is damaged: evidence of {evidence.belief.shape[1]} classes, {len(classes)} names")
+    if len(classes) < 2:
+        raise ValueError(f"{path} has one class only: there is no other label to suggest")
+    return label_issues(rows, evidence.belief, evidence, threshold)
