@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import fastnet, layout, loss, methods, pipeline, steps
+from benchmarks import evidence, fastnet, layout, loss, methods, pipeline, steps
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], dict[str, Any]]] = {
     "fastnet": fastnet.run,
     "layout": layout.run,
     "methods": methods.run,
+    "evidence": evidence.run,
 }
 RESULTS = Path("results/bench")
 PAGE = Path("docs/benchmarks.md")
@@ -141,6 +142,17 @@ def methods_table(result: dict[str, Any]) -> str:
     )
 
 
+def evidence_table(result: dict[str, Any]) -> str:
+    """Steps with evidence kept and without."""
+    head = f"{result['bytes_an_example']} bytes an example; goal: at most 1.03.\n\n"
+    head += "| network | batch | method | images/s | with evidence, relative |\n|---|---|---|---|---|\n"
+    return head + "".join(
+        f"| {r['model']} | {r['batch']} | {r['method']} | {cell(r['images/s'], 0)} "
+        f"| {cell(r['watched / plain'], 3)} |\n"
+        for r in result["rows"]
+    )
+
+
 TABLES = {
     "loss": loss_table,
     "pipeline": pipeline_table,
@@ -148,6 +160,7 @@ TABLES = {
     "fastnet": fastnet_table,
     "layout": layout_table,
     "methods": methods_table,
+    "evidence": evidence_table,
 }
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from elr.data.inputs import TensorInputs
 from elr.data.stream import Stream, TrainData
 from elr.engine.memory import keep_freed_blocks
 from elr.engine.optim import OptimConfig, build_optimizer
+from elr.engine.witness import Witness
 from elr.methods import METHODS
 from elr.models import make_model
 from elr.parts.clock import Clock
@@ -24,8 +25,13 @@ CASES = (
 )
 
 
-def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: int) -> Callable[[], None]:
-    """``batches`` batches of every pass of the method: for ELR+ that is twice as many updates as for CE."""
+def passes(
+    name: str, model: str, shape: tuple[int, ...], batch: int, batches: int, *, watched: bool = False
+) -> Callable[[], None]:
+    """``batches`` batches of every pass of the method: for ELR+ that is twice as many updates as for CE.
+
+    Watched: with the evidence that the engine keeps of every example.
+    """
     method = METHODS[name]()
     torch.manual_seed(0)
     n = batch * batches
@@ -48,6 +54,8 @@ def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: i
         channels_last=True,
     )
     epochs: Iterator[int] = iter(range(1 << 30))
+    averages = method.belief() is None
+    witness = Witness(data.y, None, 10, averages=averages, every=5) if watched else None
 
     def side() -> None:
         start = Clock(0, epoch=next(epochs), epochs=1 << 30, batches=batches)
@@ -59,6 +67,10 @@ def passes(name: str, model: str, shape: tuple[int, ...], batch: int, batches: i
                 optimizer.zero_grad(set_to_none=True)
                 if result.then is not None:
                     result.then()
+                if witness is not None and result.seen is not None:
+                    witness.step(*result.seen, 1)
+            if witness is not None:
+                witness.take_in(1)
 
     assert data.num_batches(Stream()) == batches
     return side

@@ -175,6 +175,8 @@ class _Training:
                 means.add(result)
                 done += 1
                 self.job.progress.batch(number, done, max(self.batches, done - b - 1 + batches))
+            if self.outcome.witness is not None:
+                self.outcome.witness.take_in(number)
         self.batches = done
         counted = {} if self.job.runtime.compile else {"gradients": self.gradients / len(self.data)}
         return {"lr": lr, **counted, **means.values(number)}

@@ -17,6 +17,7 @@ from elr.parts.table import ExampleTable
 BYTES = 16
 MOST = 20.0  # logits grow without bound; one epoch must not outweigh all others
 BETA = 0.7  # memory of averaged predictions, as ELR's default
+WAITING = 2**17  # logits that wait to be taken in together: a trace costs 25 small kernels, whatever their length
 
 
 class Seen(NamedTuple):
@@ -97,13 +98,24 @@ class Witness:
         self.held = None if held_labels is None else Trace(held_labels)
         self.held_average = None if held_labels is None else torch.zeros(len(held_labels), num_classes)
         self.average = ExampleTable(len(labels), num_classes).to(labels.device) if averages else None
+        self.waiting: list[tuple[Tensor, Tensor]] = []
         self.shown = 0  # rows that steps have shown in this epoch
         self.seconds = 0.0  # of this epoch, for a sweep that was made for the audit alone
 
     def step(self, index: Tensor, logits: Tensor, epoch: int) -> None:
         """A training step showed these rows."""
-        logits = logits.float()
         self.shown += len(index)
+        self.waiting.append((index, logits))
+        if sum(z.numel() for _, z in self.waiting) >= WAITING:
+            self.take_in(epoch)
+
+    def take_in(self, epoch: int) -> None:
+        """Take in what is waiting; at the end of a pass at the latest, since the next shows the same rows again."""
+        if not self.waiting:
+            return
+        index = torch.cat([index for index, _ in self.waiting])
+        logits = torch.cat([logits for _, logits in self.waiting]).float()
+        self.waiting.clear()
         self.train.see(index, logits, epoch)
         if self.average is not None:
             self.average.average_in(index, logits.softmax(dim=1), BETA)
@@ -117,6 +129,7 @@ class Witness:
         labels = self.train.labels
         logits = torch.from_numpy(p).clamp_min(1e-30).log().to(labels.device)
         self.step(torch.arange(len(labels), device=labels.device), logits, epoch)
+        self.take_in(epoch)
 
     def held_out(self, p: npt.NDArray[np.float32], epoch: int) -> None:
         """Predictions of the validation rows, (m, C)."""
