@@ -162,7 +162,9 @@ def test_logits_of_10000_give_finite_values_and_gradients(request, g, loss, num_
     # The authors' form subtracts from 1 a number within 2e-4 of it: float32 leaves the logarithm three digits.
     error = 1e-3 if "clamped" in request.node.callspec.id else 2e-6
     torch.testing.assert_close(values.double(), loss(z.double(), wide, t.double()), rtol=2e-6, atol=error)
-    torch.testing.assert_close(slope.double(), gradient(loss, z.double(), wide, t.double()), rtol=2e-6, atol=2e-6)
+    # Backward correction sums C products with an inverse; in which order, and how rounded, is the processor's choice.
+    error = 2e-5 if "backward" in request.node.callspec.id else 2e-6
+    torch.testing.assert_close(slope.double(), gradient(loss, z.double(), wide, t.double()), rtol=2e-6, atol=error)
 
 
 @every_size

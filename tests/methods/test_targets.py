@@ -353,7 +353,7 @@ def wrong_labels():
     return train_part.y != train_part.y_true
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("sop", 20), ("sop_plus", 12)])
+@pytest.mark.parametrize(("name", "epochs"), [("sop", 20), ("sop_plus", 16)])
 def test_noise_variables_find_the_wrong_labels_and_the_right_classes(name, epochs):
     method, last = trained(name, epochs)
     wrong, v = wrong_labels(), method.v.values.square().numpy()
