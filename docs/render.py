@@ -56,6 +56,32 @@ def digits() -> str:
     return head + rows + f"\n{source}{found['threads']} thread(s), torch {facts['torch']}).\n"
 
 
+def ranking() -> str:
+    """Odds of the label by what they are made of, at the sharpening and rate that were chosen, from results/audit."""
+    path = ROOT / "results" / "audit" / "ranking.csv"
+    if not path.exists():
+        return "not run\n"
+    rows = [row for row in read_csv(path) if row["gamma"] == 2.0 and row["rate from"] == "both"]
+    rows = [row for row in rows if row["average_precision"] is not None]
+    groups = list(dict.fromkeys((row["data"], row["noise"], row["method"]) for row in rows))
+    kinds = list(dict.fromkeys(row["odds"] for row in rows))
+    head = (
+        "| data, noise, method | " + " | ".join(kinds) + " | rate, error | ECE |\n" + "|---" * (len(kinds) + 3) + "|\n"
+    )
+    lines = []
+    for group in groups:
+        own = [row for row in rows if (row["data"], row["noise"], row["method"]) == group]
+        cells = [_mean_of(own, kind, "average_precision", ".4f") for kind in kinds]
+        last = [_mean_of(own, "margin and peak", key, form) for key, form in (("rate_error", "+.3f"), ("ece", ".3f"))]
+        lines.append(f"| {', '.join(map(str, group))} | {' | '.join([*cells, *last])} |\n")
+    note = "Average precision of the ranking, mean over seeds; the rate's error and the ECE are of the last kind,"
+    return head + "".join(lines) + f"\n{note} which is used.\n"
+
+
+def _mean_of(rows: Sequence[dict[str, Any]], kind: str, key: str, form: str) -> str:
+    return format(statistics.fmean(float(row[key]) for row in rows if row["odds"] == kind), form)
+
+
 def _cell(results: list[dict[str, Any]], key: str) -> str:
     scale = 1.0 if key == "seconds" else 100.0
     values = [scale * result[key] for result in results]
@@ -340,6 +366,7 @@ def paper_scale() -> str:
 
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "README.md": {"digits": digits, "tree": tree},
+    "docs/audit.md": {"ranking": ranking},
     "docs/fastnet.md": {"curve": curve},
     "docs/marks.md": {"marks": marks},
     "docs/methods.md": {"registry": registry, "bench_digits": bench_digits, "bench_cifar10": bench_cifar10},

@@ -13,3 +13,10 @@ def one_thread() -> None:
 def g() -> torch.Generator:
     """A seeded generator for draws in a test."""
     return torch.Generator().manual_seed(0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was not tested because the machine lacks something stands in the last lines, not among the dots."""
+    reasons = {str(report.longrepr[-1]) for report in terminalreporter.stats.get("skipped", [])}
+    for reason in sorted(reason for reason in reasons if "on this machine" in reason):
+        terminalreporter.write_line(f"NOT TESTED: {reason.removeprefix('Skipped: ')}")

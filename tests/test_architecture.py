@@ -26,7 +26,7 @@ ALLOWED = {
     "methods": ("methods", "losses", "parts", "data.stream", "noise.transition"),
     "engine": ("engine", "methods.base", "data", "parts", "report.records", "report.metrics", "report.gradients"),
     "report": ("report",),
-    "audit": ("audit", "report.records"),
+    "audit": ("audit", "report.records", "data.table", "noise"),
     "theory": ("theory", "losses", "report"),
 }
 DOORS = {
@@ -38,6 +38,7 @@ DOORS = {
     "demo",
     "estimator",
     "fit",
+    "pages",
     "plan",
     "reproduce",
     "run",

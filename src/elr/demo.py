@@ -4,13 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elr.audit.of_run import audit_run, found_in_run
+from elr.audit.write import write_issues
 from elr.config import Config, resolve
 from elr.data import load
 from elr.engine.train import Progress
 from elr.fit import run_job
+from elr.pages import write_report
 from elr.report.figure1 import draw_figure1
 from elr.report.records import read_json, read_lines, write_json
+from elr.run import Run
 
+AUDITED, PAGE = "elr", "report.html"
 METHODS = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
 KEYS = ("test_accuracy", "selected_test_accuracy", "clean_correct", "wrong_correct", "wrong_memorized", "seconds")
 
@@ -37,7 +42,7 @@ def demo_config(method: str, seed: int) -> Config:
 def run_demo(
     out: Path, seed: int, *, watch: Callable[[str, Config], Progress | None] = lambda name, config: None
 ) -> dict[str, Any]:
-    """Train CE, ELR and ELR+ below ``out``; write summary.json and Figure 1; return the summary."""
+    """Train CE, ELR and ELR+ below ``out``; write summary.json, Figure 1 and the report; return the summary."""
     summary: dict[str, Any] = {}
     for method, title in METHODS.items():
         config = demo_config(method, seed)
@@ -46,7 +51,13 @@ def run_demo(
         run_job(config, data, maker, out / method, resume=True, progress=watch(title, config))
         whole = read_json(out / method / "summary.json")
         summary[method] = {key: whole[key] for key in (*KEYS, "wrong_other", "selected_epoch")}
+    issues = audit_run(out / AUDITED)
+    write_issues(issues, out / AUDITED)
+    found = found_in_run(issues, out / AUDITED)
+    assert found is not None  # the noise is ours
+    summary["audit"] = found._asdict()
     write_json(out / "summary.json", summary)
+    write_report([Run(out / AUDITED)], out / PAGE)
     records = {title: read_lines(out / method / "records.jsonl") for method, title in METHODS.items()}
     draw_figure1(records, out / "figure1")
     return summary

@@ -47,7 +47,7 @@ def naive(p, y, gamma, rounds):
         for i in range(n):
             for k in range(C):
                 counts[k, y[i]] += weights[i][k]
-        kept = sum(counts[k, k] for k in range(C)) / counts.sum()
+        kept = min(sum(counts[k, k] for k in range(C)) / counts.sum(), 1 - 1 / counts.sum())
         T = np.zeros((C, C))
         for k in range(C):
             size = counts[k].sum()
@@ -57,14 +57,17 @@ def naive(p, y, gamma, rounds):
                 T[k, j] = (counts[k, j] + more * common) / (size + more)
         return T
 
+    def weights(T):
+        w = [[a[i][k] * T[k, y[i]] for k in range(C)] for i in range(n)]
+        return [[value / sum(row) for value in row] for row in w], np.mean([np.log(sum(row)) for row in w])
+
     T = rows(a)
     for _ in range(rounds):
-        w = [[a[i][k] * T[k, y[i]] for k in range(C)] for i in range(n)]
-        likelihood = np.mean([np.log(sum(row)) for row in w])
-        w = [[value / sum(row) for value in row] for row in w]
+        w, _ = weights(T)
         old, T = T, rows(w)
         if abs(T - old).max() < 1e-5:
             break
+    w, likelihood = weights(T)
     return np.array(w), T, likelihood
 
 
@@ -76,6 +79,8 @@ def test_posterior_is_what_naive_loops_give(gamma):
     w, T, likelihood = naive(p, y, gamma, 100)
     np.testing.assert_allclose(found.w, w, atol=1e-9)
     np.testing.assert_allclose(found.T, T, atol=1e-9)
+    own = w[np.arange(70), y]
+    np.testing.assert_allclose(found.odds, np.log(own / (1 - own)), atol=1e-6)
     assert found.likelihood == pytest.approx(likelihood, abs=1e-9)
 
 
@@ -131,13 +136,23 @@ def test_the_peak_counts_for_half_where_it_is_known():
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9])
 def test_moved_odds_have_the_rate_asked_for_and_keep_their_order(rate):
     rng = np.random.default_rng(3)
-    w = rng.dirichlet(np.ones(4), size=500)
-    y = rng.integers(4, size=500)
-    after = moved(w, y, rate)
-    own, before = after[np.arange(500), y], w[np.arange(500), y]
+    _, y, p = drawn(rng, 500, symmetric(4, 0.3), sharp=1.5)
+    found = posterior(p, y, 1.5)
+    after = moved(found, y, rate)
+    own, before = after[np.arange(500), y], found.w[np.arange(500), y]
     assert 1 - own.mean() == pytest.approx(rate, abs=1e-6)
     assert (np.argsort(own, kind="stable") == np.argsort(before, kind="stable")).all()
     np.testing.assert_allclose(after.sum(axis=1), 1.0)
+
+
+def test_ranking_survives_where_every_label_is_believed():
+    """A network that has learnt all labels by heart gives probabilities that round to 1; their order is still there."""
+    y = np.repeat([0, 1], 300)
+    p = np.full((600, 2), 1e-9)
+    p[np.arange(600), y] = 1.0
+    margin = np.linspace(9.0, 14.0, 600).astype(np.float32)
+    quality = judge(p, y, evidence_of(p, margin)).quality
+    assert (np.diff(quality[y == 0]) > 0).all()
 
 
 def test_held_out_rows_decide_the_rate_the_more_the_training_rows_are_coloured():

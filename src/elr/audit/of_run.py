@@ -4,6 +4,8 @@ from pathlib import Path
 
 from elr.audit.evidence import read_evidence
 from elr.audit.issues import LabelIssues, label_issues
+from elr.audit.truth import Found, found_of
+from elr.noise import NoiseManifest
 from elr.report.records import read_json
 
 
@@ -20,3 +22,12 @@ def audit_run(path: Path, threshold: float | None = None) -> LabelIssues:
     if len(classes) < 2:
         raise ValueError(f"{path} has one class only: there is no other label to suggest")
     return label_issues(rows, evidence.belief, evidence, threshold)
+
+
+def found_in_run(issues: LabelIssues, path: Path) -> Found | None:
+    """How good the audit of a run was, if noise was injected into its labels; None if the truth is not known."""
+    if not (path / "noise.npz").is_file():
+        return None
+    noise = NoiseManifest.load(path)
+    true = [noise.classes[k] for k in noise.old.tolist()]
+    return found_of(issues, noise.ids.tolist(), noise.old != noise.new, true)

@@ -17,12 +17,14 @@ FEW = 50  # examples of a class below which its row leans on what is common to a
 ROUNDS = 100
 STILL = 1e-5  # no entry of T moved by more: it has settled
 TINY = 1e-12
+LEAST = 1e-300  # before a logarithm
 
 
 class Posterior(NamedTuple):
     """What EM ends with."""
 
     w: Floats  # (n, C) probability of each class being the true one
+    odds: Floats  # (n,) log odds of the label being right: finer than w where that rounds to 0 or 1
     T: Floats  # (C, C) T[k, j] = P(label j | true class k)
     likelihood: float  # mean over examples of log P(label | model)
 
@@ -49,14 +51,25 @@ def posterior(p: Floats, y: Ints, gamma: float) -> Posterior:
     given[np.arange(n), y] = 1.0
     T = transition(a.T @ given)
     for _ in range(ROUNDS):
-        w = a * T.T[y]  # (n, C)
-        evidence = np.maximum(w.sum(axis=1, keepdims=True), TINY)
-        w /= evidence
-        new = transition(w.T @ given)
+        new = transition(_weights(a, T, y)[0].T @ given)
         moved, T = float(np.abs(new - T).max()), new
         if moved < STILL:
             break
-    return Posterior(w, T, float(np.log(evidence).mean()))
+    w, evidence = _weights(a, T, y)
+    return Posterior(w, _odds(w, y), T, float(np.log(evidence).mean()))
+
+
+def _weights(a: Floats, T: Floats, y: Ints) -> tuple[Floats, Floats]:
+    """Probability of each class being the true one, (n, C), and of the label as it is, (n,)."""
+    w = a * T.T[y]
+    evidence = np.maximum(w.sum(axis=1), LEAST)
+    return w / evidence[:, None], evidence
+
+
+def _odds(w: Floats, y: Ints) -> Floats:
+    rows, others = np.arange(len(y)), w.copy()
+    others[rows, y] = 0.0  # not 1 - w: that has lost what w rounds away
+    return np.asarray(np.log(np.maximum(w[rows, y], LEAST)) - np.log(np.maximum(others.sum(axis=1), LEAST)))
 
 
 def transition(counts: Floats) -> Floats:
@@ -67,8 +80,9 @@ def transition(counts: Floats) -> Floats:
     """
     C = len(counts)
     sizes = counts.sum(axis=1, keepdims=True)
-    kept = np.trace(counts) / max(float(sizes.sum()), TINY)
-    common = np.full((C, C), (1.0 - kept) / max(C - 1, 1))
-    np.fill_diagonal(common, kept)
+    total = max(float(sizes.sum()), 1.0)
+    noise = max(1.0 - np.trace(counts) / total, 1.0 / total)  # one wrong label can never be excluded
+    common = np.full((C, C), noise / max(C - 1, 1))
+    np.fill_diagonal(common, 1.0 - noise)
     weight = np.maximum(FEW - sizes, 1.0)  # at least one example's worth, so that no entry is nought
     return np.asarray((counts + weight * common) / (sizes + weight))

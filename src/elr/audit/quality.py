@@ -12,6 +12,8 @@ GAMMA = 2.0  # how much sharper than the targets the truth is; docs/decisions/01
 GAMMA_ALONE = 3.0  # than probabilities of a model that was not trained on the example
 GAMMA_LEAST = 1.5  # with which most disagreement passes for doubt: the low end of the range
 PEAK_LEAST, PEAK_MOST = 1e-4, 20.0  # losses beyond which half precision has nothing to say
+LEAST_WRONG = 0.5  # labels: with none at all every quality would be 1, and there would be no order
+ODDS_MOST = 1000.0  # beyond all log odds that can occur
 GRID = (0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # sharpenings to choose from where there are held-out rows
 DOUBT = 0.04  # standard error of the share found in training rows, if they are believed no more than others are
 
@@ -79,7 +81,8 @@ def combined(rate: float, p: Floats, y: Ints, held: npt.NDArray[np.bool_]) -> fl
 
 
 def _judgement(found: Posterior, p: Floats, y: Ints, rate: float) -> Judgement:
-    belief = moved(found.w, y, rate)
+    rate = max(rate, LEAST_WRONG / len(y))
+    belief = moved(found, y, rate)
     others = posterior(p, y, GAMMA_LEAST).rate, float(np.mean(p.argmax(axis=1) != y)), rate
     return Judgement(belief[np.arange(len(y)), y], belief, found.T, rate, (min(others), max(others)))
 
@@ -99,25 +102,27 @@ def held_out(p: Floats, y: Ints) -> tuple[float, float]:
     return rate, float(np.sqrt(weight @ (rates - rate) ** 2 + drawn))
 
 
-def moved(w: Floats, y: Ints, rate: float) -> Floats:
-    """w with the odds of every label multiplied by one number, such that the mean probability of being wrong is rate.
+def moved(found: Posterior, y: Ints, rate: float) -> Floats:
+    """Probabilities of the classes, (n, C), with the odds of every label multiplied by one number.
 
-    The order of the examples stays.
+    It is such that the mean probability of being wrong is ``rate``; the order of the examples stays.
     """
-    rows = np.arange(len(y))
-    own = np.clip(w[rows, y], TINY, 1.0 - TINY)
-    odds = np.log(own) - np.log1p(-own)
-    low, high = -50.0, 50.0
-    for _ in range(60):
+    rows, odds = np.arange(len(y)), found.odds
+    low, high = -ODDS_MOST, ODDS_MOST
+    for _ in range(80):
         shift = (low + high) / 2.0
         low, high = (shift, high) if np.mean(_sigmoid(-odds - shift)) > rate else (low, shift)
-    quality = _sigmoid(odds + shift)
-    others = np.array(w)
+    quality: Floats = _sigmoid(odds + shift)
+    others = np.array(found.w)
     others[rows, y] = 0.0
-    others *= ((1.0 - quality) / np.maximum(others.sum(axis=1), TINY))[:, None]
+    rest = others.sum(axis=1)
+    others[rest <= 0.0] = 1.0  # nothing is known of the others where w rounds to the label alone
+    others[rows, y] = 0.0
+    others *= ((1.0 - quality) / others.sum(axis=1))[:, None]
     others[rows, y] = quality
     return others
 
 
 def _sigmoid(x: Floats) -> Floats:
-    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * x)))
+    """Written so that it has all digits near 0 and as many near 1 as there are, and never overflows."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))

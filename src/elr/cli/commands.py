@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from elr.cli.progress import stop, watcher
 from elr.config import Config, resolve
 from elr.data import Data, load, load_unlabelled
 from elr.demo import METHODS as DEMO_METHODS
-from elr.demo import demo_config, run_demo
+from elr.demo import PAGE, demo_config, run_demo
 from elr.engine.device import fast_bfloat16
 from elr.engine.train import Progress
 from elr.fit import claim, default_out, run_job
@@ -266,17 +266,26 @@ def demo(argv: Sequence[str]) -> int:
         for progress in shown:
             stop(progress)
     _demo_table(summary)
+    _demo_audit(summary["audit"])
     print(f"every record, summary.json and Figure 1 (figure1.png, figure1.svg) are in {out}")
+    print(f"the report, with suspects to judge; open it in a browser: {(out / PAGE).resolve().as_uri()}")
     return 0
 
 
 def _check_demo(out: Path) -> None:
     """A demo may be replaced or gone on with; anything else in the folder is somebody's."""
-    names = {*DEMO_METHODS, "summary.json", "figure1.png", "figure1.svg"}
+    names = {*DEMO_METHODS, "summary.json", "figure1.png", "figure1.svg", PAGE}
     if out.is_file():
         raise ValueError(f"{out} is a file, not a folder; choose another --out")
     if out.is_dir() and (strangers := sorted(path.name for path in out.iterdir() if path.name not in names)):
         raise ValueError(f"{out} holds more than a demo ({strangers[0]}); choose another --out")
+
+
+def _demo_audit(found: Mapping[str, Any]) -> None:
+    print(
+        f"audit of ELR's run: it names {found['found']:,} labels; {found['precision']:.1%} of them are truly wrong, "
+        f"and they are {found['recall']:.1%} of the {found['wrong']:,} wrong ones"
+    )
 
 
 def _demo_table(summary: dict[str, Any]) -> None:

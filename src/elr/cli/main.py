@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from elr.cli import commands
+from elr.cli.audit import audit, relabel
 from elr.cli.bench import bench
+from elr.cli.report import report
 from elr.cli.reproduce import reproduce
 from elr.cli.theory import theory
 from elr.cli.tune import tune
@@ -20,6 +22,9 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     ),
     "predict": (commands.predict, "classify new inputs with a finished run"),
     "evaluate": (commands.evaluate, "accuracy of a finished run on labelled data"),
+    "audit": (audit, "which labels are wrong, what they should be, and how many there are"),
+    "report": (report, "a page to look at: what was found, how training went, and suspects to judge"),
+    "relabel": (relabel, "a new label file from what a person decided about labels"),
     "demo": (commands.demo, "a minute on real handwritten digits: cross entropy memorises wrong labels, ELR does not"),
     "bench": (bench, "compare methods on the same data, noise and network, over several seeds"),
     "tune": (tune, "choose hyperparameters on noisy validation"),
@@ -44,10 +49,11 @@ usage: elr COMMAND [arguments]
 
 {commands}
 
-A first run:        elr train digits --noise symmetric --noise.rate 0.4 --method elr --out runs/first
-Your own pictures:  elr train photos/ --method elr --model resnet18 --out runs/photos     (one folder a class)
-What it would cost: elr train photos/ --method elr --model resnet18 --dry-run
-Which is best here: elr bench digits --noise symmetric --noise.rate 0.2,0.4 --methods ce,elr --out runs/bench
+A first run:            elr train digits --noise symmetric --noise.rate 0.4 --method elr --out runs/first
+Your own pictures:      elr train photos/ --method elr --model resnet18 --out runs/photos     (one folder a class)
+What it would cost:     elr train photos/ --method elr --model resnet18 --dry-run
+Which labels are wrong: elr audit runs/first
+Which is best here:     elr bench digits --noise symmetric --noise.rate 0.2,0.4 --methods ce,elr --out runs/bench
 `elr COMMAND --help` explains a command. Configuration files are TOML with the same names as the flags.
 """
 

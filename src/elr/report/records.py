@@ -45,8 +45,12 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[s
     columns = columns or list(rows[0] if rows else ())
     with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
+        # A carriage return alone ends a line for whoever reads, but is not quoted by itself.
+        quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow(columns)
-        writer.writerows([_cell(row.get(key), digits) for key in columns] for row in rows)
+        for row in rows:
+            cells = [_cell(row.get(key), digits) for key in columns]
+            (quoting if any(isinstance(cell, str) and "\r" in cell for cell in cells) else writer).writerow(cells)
 
 
 def _cell(value: Any, digits: int) -> Any:

@@ -1,0 +1,56 @@
+"""``elr report``: a page that shows what a run found and lets a person judge it."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from elr.audit.write import check_folder
+from elr.cli.flags import Parser, parse
+from elr.pages import SUSPECTS, write_report
+from elr.run import Run
+
+PAGE = "report.html"
+EXAMPLES = """one run:          elr report runs/first              writes runs/first/report.html
+several runs:     elr report runs/ce runs/elr --out compare.html
+after reviewing:  elr relabel runs/first corrections.csv --out labels-v2.csv
+                  elr train photos/ --data.labels labels-v2.csv --out runs/second
+
+The page is one file. It needs no server and no network, and can be mailed. Keys in the review: k keep, a accept,
+u unsure, z undo, a digit or c for another class.
+"""
+
+
+def report(argv: Sequence[str]) -> int:
+    """``elr report``."""
+    parser = Parser(
+        prog="elr report",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Write one HTML page: which labels look wrong, how training went, and suspects to judge.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("RUN", nargs="+", help="run directory; several are shown side by side")
+    parser.add_argument("--out", metavar="FILE", help="the page [RUN/report.html; needed for several runs]")
+    parser.add_argument("--suspects", type=int, default=SUSPECTS, help=f"labels to review, surest first [{SUSPECTS}]")
+    parser.add_argument("--quiet", action="store_true", help="only errors")
+    args = parse(parser, argv)
+    if args.suspects < 0:
+        raise ValueError(f"--suspects must be at least 0, got {args.suspects}")
+    if args.out is None and len(args.RUN) > 1:
+        raise ValueError("several runs need --out FILE for their page")
+    runs = [Run(path) for path in args.RUN]
+    out = runs[0].path / PAGE if args.out is None else Path(args.out)
+    check_folder(out.parent)
+    views = write_report(runs, out, suspects=args.suspects)
+    if not args.quiet:
+        for view in views:
+            if view.audit is not None:
+                print(f"{view.name}: {view.audit['found']:,} of {view.audit['examples']:,} labels look wrong")
+            for sentence in view.lacks:
+                print(f"note: {sentence}")
+        print(opening(out))
+    return 0
+
+
+def opening(page: Path) -> str:
+    """How to open a page."""
+    return f"open it in a browser: {page.resolve().as_uri()}"

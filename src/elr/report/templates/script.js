@@ -1,0 +1,410 @@
+"use strict";
+
+/* Tables: headings become buttons that sort, long tables get a filter. */
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  const body = table.tBodies[0];
+  const headings = [...table.tHead.rows[0].cells];
+  const key = (row, column) => {
+    const cell = row.cells[column];
+    return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
+  };
+  const compare = (a, b) =>
+    typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+  headings.forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+    button.addEventListener("click", () => {
+      // Numbers are looked at from the top, names from the start.
+      const numeric = body.rows.length > 0 && typeof key(body.rows[0], column) === "number";
+      const before = heading.getAttribute("aria-sort");
+      const order = before === null ? (numeric ? "descending" : "ascending") : before === "ascending" ? "descending" : "ascending";
+      headings.forEach((other) => other.removeAttribute("aria-sort"));
+      heading.setAttribute("aria-sort", order);
+      const sign = order === "ascending" ? 1 : -1;
+      body.append(...[...body.rows].sort((a, b) => sign * compare(key(a, column), key(b, column))));
+    });
+  });
+  if (body.rows.length > 20) {
+    const label = document.createElement("label");
+    label.className = "filter";
+    const input = document.createElement("input");
+    input.type = "search";
+    label.append("Show only ", input);
+    table.parentElement.prepend(label);
+    input.addEventListener("input", () => {
+      const wanted = input.value.toLowerCase();
+      for (const row of body.rows) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    });
+  }
+}
+
+/* Charts: what the mouse or a finger is on is told below, as tooltips do not exist on a phone. */
+
+document.addEventListener("pointerover", (event) => {
+  const hit = event.target instanceof Element ? event.target.closest(".hit") : null;
+  const told = hit && hit.closest("figure").querySelector(".told");
+  if (told) told.textContent = hit.querySelector("title").textContent.replaceAll("\n", " · ");
+});
+
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("#facts details")) details.open = true;
+});
+
+/* Review: what is decided is a list to which every decision adds and from which undo takes. */
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const find = (id) => document.getElementById(id);
+
+function element(kind, words = "", attributes = {}) {
+  const made = document.createElement(kind);
+  made.textContent = words;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+function pictures() {
+  const all = new Map(Object.entries(data.pictures));
+  // Those of the cards are in the page already.
+  for (const image of document.querySelectorAll("img[data-key]")) all.set(image.dataset.key, image.src);
+  return all;
+}
+
+function store(run) {
+  const place = `elr review ${run.key}`;
+  const known = new Set(run.suspects.map((suspect) => suspect.id));
+  const labels = new Set(run.classes);
+  const decisions = new Set(["keep", "accept", "change", "unsure"]);
+  const sound = (entry) => Array.isArray(entry) && entry.length === 3 && decisions.has(entry[1]) && labels.has(entry[2]);
+  let log = [];
+
+  const read = () => {
+    try {
+      const stored = JSON.parse(localStorage.getItem(place) ?? "[]");
+      log = Array.isArray(stored) ? stored.filter(sound) : [];
+    } catch {
+      log = []; // storage is switched off, or holds what is not ours
+    }
+  };
+  const write = () => {
+    try {
+      localStorage.setItem(place, JSON.stringify(log));
+    } catch {
+      find("unkept").hidden = false;
+    }
+  };
+  read();
+  return {
+    place,
+    read,
+    add(id, decision, label) {
+      log.push([id, decision, label]);
+      write();
+    },
+    undo() {
+      const last = log.findLastIndex(([id]) => known.has(id));
+      if (last < 0) return null;
+      const [[id]] = log.splice(last, 1);
+      write();
+      return id;
+    },
+    judged() {
+      return new Map(log.filter(([id]) => known.has(id)).map(([id, decision, label]) => [id, { decision, label }]));
+    },
+  };
+}
+
+function cell(value) {
+  return /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+
+function corrections(run, judged) {
+  const rows = run.suspects
+    .filter((suspect) => judged.has(suspect.id))
+    .map((suspect) => {
+      const { decision, label } = judged.get(suspect.id);
+      return [suspect.id, suspect.given, decision, label];
+    });
+  return [["id", "given_label", "decision", "label"], ...rows].map((row) => row.map(cell).join(",") + "\n").join("");
+}
+
+function review(runs) {
+  const images = pictures();
+  const pairOf = (suspect) => JSON.stringify([suspect.given, suspect.suggested]);
+  let run, kept, queue, at;
+
+  function open(number) {
+    run = runs[number];
+    kept = store(run);
+    const counts = new Map();
+    for (const suspect of run.suspects) counts.set(pairOf(suspect), (counts.get(pairOf(suspect)) ?? 0) + 1);
+    const pairs = [...counts].sort((a, b) => b[1] - a[1]);
+    find("pair").replaceChildren(
+      element("option", `all (${run.suspects.length})`, { value: "" }),
+      ...pairs.map(([pair, count]) => {
+        const [given, suggested] = JSON.parse(pair);
+        return element("option", `${given} → ${suggested} (${count})`, { value: pair });
+      }),
+    );
+    filter("");
+  }
+
+  function filter(pair, id = null) {
+    find("pair").value = pair;
+    queue = run.suspects.filter((suspect) => pair === "" || pairOf(suspect) === pair);
+    at = queue.findIndex((suspect) => suspect.id === id);
+    if (at < 0) at = open_after(-1);
+    show();
+  }
+
+  // The next one without a decision, from the start again after the last; where there is none, the place itself.
+  function open_after(place) {
+    const judged = kept.judged();
+    for (let step = 1; step <= queue.length; step += 1) {
+      const next = (place + step) % queue.length;
+      if (!judged.has(queue[next].id)) return next;
+    }
+    return Math.max(place, 0);
+  }
+
+  function judge(decision, label) {
+    kept.add(queue[at].id, decision, label);
+    at = open_after(at);
+    show();
+  }
+
+  function choose(label) {
+    const suspect = queue[at];
+    if (label === suspect.given) judge("keep", label);
+    else if (label === suspect.suggested) judge("accept", label);
+    else judge("change", label);
+  }
+
+  function undo() {
+    const id = kept.undo();
+    if (id === null) return;
+    const inside = queue.some((suspect) => suspect.id === id);
+    filter(inside ? find("pair").value : "", id);
+  }
+
+  function move(step) {
+    at = (at + step + queue.length) % queue.length;
+    show();
+  }
+
+  // [key, class]: classes that are digits are their own keys; nine at most are counted; of more, the likely ones.
+  function shortcuts(suspect) {
+    const others = (labels) => labels.filter((label) => label !== suspect.given && label !== suspect.suggested);
+    if (run.classes.every((label) => /^[0-9]$/.test(label))) return others(run.classes).map((label) => [label, label]);
+    if (run.classes.length <= 9) {
+      const keys = new Map(run.classes.map((label, k) => [label, String(k + 1)]));
+      return others(run.classes).map((label) => [keys.get(label), label]);
+    }
+    return others(run.likely[suspect.given] ?? []).slice(0, 9).map((label, k) => [String(k + 1), label]);
+  }
+
+  function picture(key, words) {
+    const image = element("img", "", { alt: words });
+    image.addEventListener("load", () => image.classList.toggle("pixels", image.naturalWidth <= 64));
+    image.src = images.get(key);
+    return image;
+  }
+
+  function exhibit(example, words) {
+    if (example.picture !== null) return picture(example.picture, words);
+    return element("p", example.text ?? `no picture: example ${example.id}`, { class: "words", dir: "auto" });
+  }
+
+  function near(list, neighbours, label, words) {
+    find(`${list}-title`).replaceChildren(`Nearest labelled `, element("bdi", label), `, as ${words}`);
+    find(list).replaceChildren(
+      ...neighbours.map((neighbour) => {
+        const item = element("li");
+        item.append(exhibit(neighbour, `example ${neighbour.id}, labelled ${neighbour.label}`), element("bdi", neighbour.id));
+        return item;
+      }),
+      ...(neighbours.length === 0 ? [element("li", "none known")] : []),
+    );
+  }
+
+  function describe(list, pairs) {
+    find(list).replaceChildren(
+      ...pairs.map(([word, ...values]) => {
+        const pair = element("div");
+        const told = element("dd");
+        told.append(...values);
+        pair.append(element("dt", word), told);
+        return pair;
+      }),
+    );
+  }
+
+  function show() {
+    const suspect = queue[at];
+    const judged = kept.judged();
+    const own = judged.get(suspect.id);
+    find("place").replaceChildren(`Suspect ${at + 1} of ${queue.length}: example `, element("bdi", suspect.id));
+    find("decided").replaceChildren(
+      ...(own ? [`Judged: ${own.decision}, label `, element("bdi", own.label)] : ["Not judged yet"]),
+    );
+    find("exhibit").replaceChildren(exhibit(suspect, `example ${suspect.id}`));
+    describe("labels", [
+      ["given label", element("bdi", suspect.given)],
+      ["suggested label", element("bdi", suspect.suggested), " ", element("small", suspect.probability)],
+    ]);
+    describe("evidence", suspect.evidence);
+    near("agreeing", suspect.agreeing, suspect.given, "given");
+    near("disagreeing", suspect.disagreeing, suspect.suggested, "suggested");
+    find("keep-label").textContent = suspect.given;
+    find("accept-label").textContent = suspect.suggested;
+    find("quick").replaceChildren(
+      ...shortcuts(suspect).map(([key, label]) => {
+        const button = element("button", "", { type: "button", "aria-keyshortcuts": key });
+        button.append(element("kbd", key), " ", element("bdi", label));
+        button.addEventListener("click", () => choose(label));
+        return button;
+      }),
+    );
+    tell(judged);
+    close();
+    // What had the focus may be gone, and with it the keys.
+    if (begun && !find("review").contains(document.activeElement)) find("card").focus();
+  }
+
+  function tell(judged) {
+    const here = queue.filter((suspect) => judged.has(suspect.id));
+    const parts = ["keep", "accept", "change", "unsure"]
+      .map((decision) => [decision, here.filter((suspect) => judged.get(suspect.id).decision === decision).length])
+      .filter(([, count]) => count > 0)
+      .map(([decision, count]) => `${count} ${decision}`);
+    const whole = queue.length < run.suspects.length ? `; of all ${run.suspects.length}, ${judged.size}` : "";
+    const end = here.length === queue.length ? ". All judged: download corrections.csv" : "";
+    find("progress").textContent =
+      `${here.length} of ${queue.length} judged` + (parts.length ? ` (${parts.join(", ")})` : "") + whole + end;
+    find("done").max = queue.length;
+    find("done").value = here.length;
+    find("undo").disabled = judged.size === 0;
+    find("download").disabled = judged.size === 0;
+  }
+
+  function download() {
+    const link = element("a", "", { download: "corrections.csv" });
+    link.href = URL.createObjectURL(new Blob([corrections(run, kept.judged())], { type: "text/csv" }));
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  /* The search among classes */
+
+  let active = 0;
+
+  function matching() {
+    const wanted = find("search").value.trim().toLowerCase();
+    const found = run.classes.filter((label) => label.toLowerCase().includes(wanted));
+    const starts = (label) => (label.toLowerCase().startsWith(wanted) ? 0 : 1);
+    return found.sort((a, b) => starts(a) - starts(b)).slice(0, 50);
+  }
+
+  function offer() {
+    const { given, suggested } = queue[at];
+    const found = matching();
+    active = Math.min(Math.max(active, 0), found.length - 1);
+    find("matches").replaceChildren(
+      ...found.map((label, k) => {
+        const item = element("li", "", { role: "option", id: `match-${k}`, "aria-selected": String(k === active) });
+        const role = label === given ? " (given)" : label === suggested ? " (suggested)" : "";
+        item.append(element("bdi", label), role);
+        item.addEventListener("click", () => choose(label));
+        return item;
+      }),
+    );
+    find("matches").hidden = found.length === 0;
+    find("search").setAttribute("aria-expanded", String(found.length > 0));
+    if (found.length > 0) {
+      find("search").setAttribute("aria-activedescendant", `match-${active}`);
+      find(`match-${active}`).scrollIntoView({ block: "nearest" });
+    } else find("search").removeAttribute("aria-activedescendant");
+  }
+
+  function close() {
+    find("search").value = "";
+    find("search").setAttribute("aria-expanded", "false");
+    find("search").removeAttribute("aria-activedescendant");
+    find("matches").hidden = true;
+    find("matches").replaceChildren();
+    if (document.activeElement === find("search")) find("card").focus();
+  }
+
+  function search_key(event) {
+    const found = matching();
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      active += event.key === "ArrowDown" ? 1 : -1;
+      offer();
+    } else if (event.key === "Enter" && found.length > 0) choose(found[active]);
+    else if (event.key === "Escape") close();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  find("search").addEventListener("keydown", search_key);
+  find("search").addEventListener("focus", () => { active = 0; offer(); });
+  find("search").addEventListener("input", () => { active = 0; offer(); });
+  find("search").addEventListener("blur", () => { find("matches").hidden = true; find("search").setAttribute("aria-expanded", "false"); });
+  find("matches").addEventListener("pointerdown", (event) => event.preventDefault()); // the search keeps the focus
+
+  const actions = {
+    keep: () => judge("keep", queue[at].given),
+    accept: () => judge("accept", queue[at].suggested),
+    unsure: () => judge("unsure", queue[at].given),
+    undo,
+    previous: () => move(-1),
+    next: () => move(1),
+    download,
+  };
+  for (const [id, action] of Object.entries(actions)) find(id).addEventListener("click", action);
+
+  const keys = {
+    k: actions.keep,
+    a: actions.accept,
+    u: actions.unsure,
+    z: undo,
+    c: () => find("search").focus(),
+    ArrowLeft: actions.previous,
+    ArrowRight: actions.next,
+  };
+  // Only while the focus is in this section: a letter typed while reading above must not judge what is not seen.
+  find("review").addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    const shortcut = shortcuts(queue[at]).find(([own]) => own === key);
+    const action = shortcut ? () => choose(shortcut[1]) : Object.hasOwn(keys, key) ? keys[key] : null;
+    if (action === null) return;
+    event.preventDefault();
+    action();
+  });
+
+  find("run").replaceChildren(...runs.map((each, k) => element("option", each.name, { value: String(k) })));
+  find("of-run").hidden = runs.length === 1;
+  find("run").addEventListener("change", () => open(Number(find("run").value)));
+  find("pair").addEventListener("change", () => filter(find("pair").value));
+  // The same page in another tab.
+  addEventListener("storage", (event) => {
+    if (event.key !== kept.place) return;
+    kept.read();
+    show();
+  });
+  // A link to the section leads to its card; a reload does not follow the link again.
+  const enter = () => find("card").focus({ preventScroll: true });
+  find("review").addEventListener("focus", enter);
+
+  let begun = false;
+  find("judge").hidden = false;
+  open(0);
+  begun = true;
+  if (location.hash === "#review") enter();
+}
+
+if (data.runs.length > 0) review(data.runs);

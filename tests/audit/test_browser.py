@@ -1,0 +1,352 @@
+"""The page in a browser: opened from disk, judged by keyboard and by finger, read by axe.
+
+The browser is the one of the machine; Playwright's own is never downloaded.
+"""
+
+import csv
+import io
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+from page_views import HOSTILE, audit, suspects, view
+
+from elr.report.page import write_page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BROWSER = next((path for name in NAMES if (path := shutil.which(name))), None)
+if BROWSER is None:
+    pytest.skip("no browser on this machine: the review page was not tested", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="no Playwright here: the review page was not tested")
+
+ANIMALS = ("cat", "dog", "a, b", '=1+"2"', "line\nbreak", "猫", "eel", "fox", "gnu", "hen", "ibis")
+LONG = "a_class_name_that_is_longer_than_a_telephone_is_wide_and_has_no_place_to_break"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=root)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pages by name; animals have more classes than there are keys."""
+    path = tmp_path_factory.mktemp("pages")
+    write_page(path / "digits.html", [view(30)])
+    write_page(path / "animals.html", [view(15, ANIMALS, key="animals", audit=audit(ANIMALS))])
+    long = view(12, (LONG, "b"), key="long", name=LONG, path=LONG, audit=audit((LONG, "b")))
+    write_page(path / "several.html", [view(30), replace(view(12), key="other", name="other"), long])
+    # Axe looks at every cell of every map: few classes, but two runs, warnings, and all that a page can have.
+    few = ("cat", "dog", "eel", LONG)
+    warned = audit(few, warnings=["targets have collapsed"])
+    write_page(
+        path / "few.html", [view(25, few), view(3, few, key="b", name="b", audit=warned, lacks=("a test part",))]
+    )
+    many = [f"class {k}" for k in range(25)]
+    write_page(path / "many.html", [view(5, many, key="many", audit=audit(many))])
+    words = tuple(replace(s, picture=None, text=f"{LONG} {HOSTILE}", id=HOSTILE) for s in suspects(1, (HOSTILE, "b")))
+    hostile = view(0, (HOSTILE, "b"), key=HOSTILE, name=HOSTILE, suspects=words, audit=audit((HOSTILE, "b")))
+    write_page(path / "hostile.html", [hostile])
+    return path
+
+
+@pytest.fixture
+def show(browser, folder):
+    """Opens a page by its name; in the end there was no error and nothing had been asked for over a network."""
+    contexts, complaints, asked = [], [], []
+
+    def opened(name="digits", *, width=1100, place="", **options):
+        context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True, **options)
+        contexts.append(context)
+        context.on("request", lambda request: asked.append(request.url))
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.goto((folder / f"{name}.html").as_uri() + place)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert {url.partition(":")[0] for url in asked} <= {"file", "data", "blob"}
+
+
+def progress(page):
+    return page.locator("#progress").inner_text()
+
+
+def press(page, keys):
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def tab_to(page, selector, limit=120):
+    """Press Tab until this has the focus."""
+    for _ in range(limit):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"{selector} cannot be reached by keyboard")
+
+
+def exported(page, act):
+    """Rows of the file that is downloaded, its name and bytes checked."""
+    with page.expect_download() as download:
+        act()
+    assert download.value.suggested_filename == "corrections.csv"
+    with open(download.value.path(), "rb") as file:
+        content = file.read()
+    assert not content.startswith(b"\xef\xbb\xbf")
+    assert b"\r\n" not in content
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8"), newline="")))
+    assert rows[0] == ["id", "given_label", "decision", "label"]
+    return rows[1:]
+
+
+def test_ten_are_judged_by_keyboard_alone_survive_a_reload_and_are_exported(show):
+    page = show()
+    tab_to(page, 'a[href="#review"]')
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'card'")
+    press(page, "kaaukaaaua")
+    assert progress(page) == "10 of 30 judged (2 keep, 6 accept, 2 unsure)"
+    page.reload()
+    assert progress(page) == "10 of 30 judged (2 keep, 6 accept, 2 unsure)"
+    assert page.locator("#place").inner_text() == "Suspect 11 of 30: example e10"
+    tab_to(page, "#download")
+    rows = exported(page, lambda: page.keyboard.press("Enter"))
+    decisions = {"k": "keep", "a": "accept", "u": "unsure"}
+    expected = []
+    for key, suspect in zip("kaaukaaaua", suspects(10), strict=True):
+        label = suspect.suggested_label if key == "a" else suspect.given_label
+        expected.append([suspect.id, suspect.given_label, decisions[key], label])
+    assert rows == expected
+
+
+def test_undo_takes_decisions_back_one_by_one_and_after_a_reload(show):
+    page = show(place="#review")
+    press(page, "kau")
+    page.keyboard.press("z")
+    assert progress(page) == "2 of 30 judged (1 keep, 1 accept)"
+    assert "example e2" in page.locator("#place").inner_text()
+    page.reload()
+    press(page, "zz")
+    assert progress(page) == "0 of 30 judged"
+    assert page.locator("#undo").is_disabled()
+    press(page, "z")
+    assert progress(page) == "0 of 30 judged"
+
+
+def test_undo_brings_back_what_was_decided_before(show):
+    page = show(place="#review")
+    press(page, ["k", "ArrowLeft", "a", "z"])
+    assert page.locator("#decided").inner_text() == "Judged: keep, label 0"
+
+
+def test_a_digit_is_the_key_of_its_own_class(show):
+    page = show(place="#review")
+    press(page, "7")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#decided").inner_text() == "Judged: change, label 7"
+    press(page, "0")  # the label given: not one of the others, so not a key
+    assert progress(page) == "1 of 30 judged (1 change)"
+
+
+def test_another_class_is_found_by_typing(show):
+    page = show("animals", place="#review")
+    page.keyboard.press("c")
+    page.keyboard.type("o")
+    assert page.locator("#matches li").all_inner_texts() == ["dog (suggested)", "fox"]
+    press(page, ["ArrowDown", "Enter"])
+    assert progress(page) == "1 of 15 judged (1 change)"
+    press(page, "ck")  # a letter in the search is a letter
+    assert progress(page) == "1 of 15 judged (1 change)"
+    page.keyboard.press("Escape")
+    press(page, "k")  # and a key again afterwards
+    assert progress(page) == "2 of 15 judged (1 keep, 1 change)"
+    page.keyboard.press("c")
+    page.keyboard.type("nothing like it")
+    page.keyboard.press("Enter")
+    assert progress(page) == "2 of 15 judged (1 keep, 1 change)"
+    page.locator("#search").fill("gn")
+    page.locator("#matches li").click()
+    rows = exported(page, lambda: page.locator("#download").click())
+    assert [row[2:] for row in rows] == [["change", "fox"], ["keep", "dog"], ["change", "gnu"]]
+
+
+def test_choosing_the_suggested_class_is_accepting_it(show):
+    page = show("animals", place="#review")
+    page.keyboard.press("c")
+    page.keyboard.type("dog")
+    page.keyboard.press("Enter")
+    assert progress(page) == "1 of 15 judged (1 accept)"
+
+
+def test_of_many_classes_the_likely_ones_have_keys(show):
+    page = show("animals", place="#review")
+    quick = page.locator("#quick button")
+    assert quick.count() == 9
+    chosen = quick.nth(2).locator("bdi").inner_text()
+    press(page, "3")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#decided").inner_text() == f"Judged: change, label {chosen}"
+
+
+def test_a_label_with_commas_quotes_and_line_ends_comes_back_from_the_file(show):
+    page = show("animals", place="#review")
+    press(page, "k" * 15)
+    assert progress(page).endswith("All judged: download corrections.csv")
+    rows = exported(page, lambda: page.locator("#download").click())
+    assert [row[1] for row in rows[:11]] == list(ANIMALS)
+    assert all(row[1] == row[3] for row in rows)
+
+
+def test_a_pair_is_judged_by_itself(show):
+    page = show(place="#review")
+    pair = page.locator("#pair")
+    chosen = pair.locator("option").nth(1).inner_text()
+    pair.select_option(index=1)
+    count = int(chosen.partition("(")[2][:-1])
+    assert page.locator("#place").inner_text().startswith(f"Suspect 1 of {count}:")
+    given, _, suggested = chosen.partition(" (")[0].partition(" → ")
+    assert [page.locator(f"#{part}-label").inner_text() for part in ("keep", "accept")] == [given, suggested]
+    page.locator("#accept").focus()
+    page.keyboard.press("a")
+    assert progress(page) == f"1 of {count} judged (1 accept); of all 30, 1" + (
+        ". All judged: download corrections.csv" if count == 1 else ""
+    )
+    pair.select_option(index=0)
+    assert progress(page) == "1 of 30 judged (1 accept)"
+
+
+def test_keys_do_nothing_while_reading_elsewhere(show):
+    page = show()
+    press(page, "kau")
+    page.locator("#health button").first.focus()
+    press(page, "kau")
+    assert progress(page) == "0 of 30 judged"
+
+
+def test_keys_with_control_belong_to_the_browser(show):
+    page = show(place="#review")
+    page.keyboard.press("Control+a")
+    assert progress(page) == "0 of 30 judged"
+
+
+def test_every_run_has_decisions_of_its_own(show):
+    page = show("several", place="#review")
+    press(page, "kk")
+    page.locator("#run").select_option("other")
+    assert progress(page) == "0 of 12 judged"
+    page.locator("#accept").click()
+    page.reload()
+    assert progress(page).startswith("2 of 30 judged")
+    page.locator("#run").select_option("other")
+    assert progress(page) == "1 of 12 judged (1 accept)"
+
+
+def test_two_tabs_do_not_contradict_each_other(show, folder):
+    page = show(place="#review")
+    other = page.context.new_page()
+    other.goto((folder / "digits.html").as_uri())
+    press(page, "ka")
+    other.wait_for_function("document.getElementById('progress').textContent.startsWith('2 of 30')")
+
+
+def test_what_a_browser_does_not_keep_is_said(show):
+    page = show()
+    assert page.locator("#unkept").is_hidden()
+    page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('full'); }; }")
+    page.locator("#keep").click()
+    assert page.locator("#unkept").is_visible()
+    assert progress(page) == "1 of 30 judged (1 keep)"
+
+
+def test_damaged_storage_is_an_empty_one(show):
+    page = show()
+    place = "elr review 0123456789abcdef"
+    for stored in ("{", "7", '[["e0"], ["e1", "burn", "0"], ["e2", "keep", "no such class"], null]'):
+        page.evaluate("([place, stored]) => localStorage.setItem(place, stored)", [place, stored])
+        page.reload()
+        assert progress(page) == "0 of 30 judged"
+
+
+def test_a_finger_is_enough(show):
+    page = show(width=360, has_touch=True, is_mobile=True)
+    page.locator('a[href="#review"]').tap()
+    page.locator("#accept").tap()
+    page.locator("#quick button").first.tap()
+    page.locator("#undo").tap()
+    assert progress(page) == "1 of 30 judged (1 accept)"
+    page.locator("#curves .hit").nth(3).tap()
+    assert page.locator("#curves .told").first.inner_text().startswith("epoch 4 · predicted correctly: 33.3")
+
+
+@pytest.mark.parametrize("name", ["digits", "animals", "several", "hostile"])
+def test_nothing_scrolls_sideways_on_a_phone(show, name):
+    page = show(name, width=360)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(show, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe here: access was not tested")
+    page = show("few", color_scheme=scheme, place="#review")
+    press(page, "kac")  # with the list of classes open
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_names_with_markup_run_nothing(show):
+    page = show("hostile", place="#review")
+    assert page.locator("#keep-label").inner_text() == HOSTILE
+    assert HOSTILE in page.locator("#exhibit").inner_text()
+    press(page, "c")
+    assert page.locator("#matches li").first.inner_text() == f"{HOSTILE} (given)"
+    press(page, ["Escape", "k"])
+    assert exported(page, lambda: page.locator("#download").click()) == [[HOSTILE, HOSTILE, "keep", HOSTILE]]
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_table_is_sorted_by_its_headings(show):
+    page = show()
+    heading = page.locator("#health th[scope=col]").nth(2)
+    column = page.locator("#health tbody tr td:nth-child(3)")
+    heading.locator("button").click()
+    assert heading.get_attribute("aria-sort") == "descending"
+    assert [int(value) for value in column.all_inner_texts()] == list(range(30, 20, -1))
+    heading.locator("button").press("Enter")
+    assert heading.get_attribute("aria-sort") == "ascending"
+    assert [int(value) for value in column.all_inner_texts()] == list(range(21, 31))
+
+
+def test_a_long_table_can_be_narrowed_down(show):
+    page = show("many")
+    page.locator("#health .filter input").fill("class 2")
+    shown = page.locator("#health tbody tr:visible th").all_inner_texts()
+    assert shown == ["class 2", "class 20", "class 21", "class 22", "class 23", "class 24"]
+
+
+def test_the_page_is_read_without_javascript(show):
+    page = show(java_script_enabled=False)
+    assert page.locator("#surest img").count() == 20
+    assert page.locator("#surest img").first.evaluate("image => image.naturalWidth") == 32
+    assert page.locator("noscript p").is_visible()
+    assert page.locator("#judge").is_hidden()
+    assert page.locator("#curves svg.chart").count() == 3
+
+
+def test_paper_is_white_whatever_the_screen_is(show):
+    page = show(color_scheme="dark")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(colour) == "rgb(20, 22, 26)"
+    page.emulate_media(media="print")
+    assert page.evaluate(colour) == "rgb(255, 255, 255)"
+    assert page.locator("#review").is_hidden()
