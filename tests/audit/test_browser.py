@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from page_views import HOSTILE, audit, suspects, view
 
+from elr.cli import main
 from elr.report.page import write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -350,3 +351,29 @@ def test_paper_is_white_whatever_the_screen_is(show):
     page.emulate_media(media="print")
     assert page.evaluate(colour) == "rgb(255, 255, 255)"
     assert page.locator("#review").is_hidden()
+
+
+def given_labels(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return {row["id"]: row["given_label"] for row in csv.DictReader(file)}
+
+
+def test_the_whole_loop_from_a_run_to_a_run_on_corrected_labels(show, folder, run, tmp_path):
+    """Report a real run, judge ten, reload, export, relabel, train again: what was accepted is what is trained on."""
+    assert main(["report", str(run), "--out", str(folder / "real.html"), "--quiet"]) == 0
+    page = show("real")
+    page.locator("#review").focus()
+    press(page, "aaaaaaakku")
+    page.reload()
+    assert progress(page).startswith("10 of")
+    rows = exported(page, lambda: page.locator("#download").click())
+    assert [row[2] for row in rows] == ["accept"] * 7 + ["keep"] * 2 + ["unsure"]
+    corrections, labels, second = tmp_path / "corrections.csv", tmp_path / "labels-v2.csv", tmp_path / "second"
+    with open(corrections, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["id", "given_label", "decision", "label"], *rows])
+    assert main(["relabel", str(run), str(corrections), "--out", str(labels)]) == 0
+    words = ["digits", "--data.labels", str(labels), "--model", "mlp", "--epochs", "1", "--out", str(second), "--quiet"]
+    assert main(["train", *words]) == 0
+    before, after = (given_labels(place / "rows.csv") for place in (run, second))
+    changed = {id_: label for id_, label in after.items() if before[id_] != label}
+    assert changed == {row[0]: row[3] for row in rows[:7]}
