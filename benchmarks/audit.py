@@ -34,22 +34,13 @@ from elr.audit.issues import LabelIssues, find_label_issues
 from elr.audit.truth import auroc, average_precision, calibration_error
 from elr.config import Config, resolve
 from elr.data import Data, Examples, load
+from elr.demo import SETTINGS as DIGITS
 from elr.fit import run_job
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json
 from elr.run import Run
 
 RESULTS = Path("results/audit")
-DIGITS: dict[str, Any] = {
-    "data.source": "digits",
-    "data.augment": False,
-    "model.name": "small_cnn",
-    "optim.lr": 0.05,
-    "optim.weight_decay": 5e-4,
-    "optim.batch_size": 64,
-    "schedule.name": "cosine",
-    "epochs": 60,
-}
 CIFAR: dict[str, Any] = {
     "data.source": "cifar10",
     "model.name": "fastnet",
@@ -216,9 +207,8 @@ class Bench:
             return issues["label_quality"], issues["is_label_issue"], suggested, issues.noise_rate
 
         aum = Run(self.out / "ce").label_issues()["mean_margin"].astype(np.float64)
-        targets = Run(self.out / "elr").label_issues()
         belief = _beliefs(self.out / "elr", self.data.classes)
-        assert len(targets) == len(y) == len(belief)
+        assert len(aum) == len(y) == len(belief)
         arms: dict[str, tuple[tuple[Any, Any, Any, float | None], list[str]]] = {
             "cleanlab, five folds": (self.cleanlab(p5), five),
             "the same, our formula": (ours(find_label_issues(y, p5)), five),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from reference.tiny import tiny_data, tiny_job
+from reference.tiny import Stop, tiny_data, tiny_job
 from torch import nn
 
 from elr.config import resolve
@@ -87,20 +87,6 @@ def test_a_checkpoint_names_what_each_optimizer_remembers(tmp_path):
         f"momentum.{k}" for k in range(6)
     }  # two layers and a normalisation: weight and bias of each
     assert names["adam"] == {f"{name}.{k}" for name in ("exp_avg", "exp_avg_sq", "step") for k in range(6)}
-
-
-class Stop:
-    """Raises KeyboardInterrupt after an epoch."""
-
-    def __init__(self, epoch):
-        self.at = epoch
-
-    def batch(self, epoch, done, total):
-        pass
-
-    def epoch(self, record, seconds):
-        if record["epoch"] == self.at:
-            raise KeyboardInterrupt
 
 
 def images(n=40):

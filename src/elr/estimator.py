@@ -22,6 +22,7 @@ from elr.data.inputs import as_inputs
 from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
+from elr.engine.witness import normalised
 from elr.fit import gathered
 from elr.methods.base import Method, check_range
 from elr.run import model_function
@@ -173,12 +174,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         mean over networks if there are two. Methods without targets (ce, early_stopping) lack this attribute.
         """
         check_is_fitted(self, "method_")
-        tables = [table.values for name, table in self.method_.named_modules() if name.split(".")[-1] == "targets"]
-        if not tables:
+        belief = self.method_.belief()
+        if belief is None:
             raise AttributeError(f"method {self.method!r} keeps no targets")
         n, trained = self._rows
         targets = np.full((n, len(self.classes_)), np.nan, dtype=np.float32)
-        targets[trained] = torch.stack([t / t.sum(dim=1, keepdim=True) for t in tables]).mean(dim=0).numpy()
+        targets[trained] = torch.stack([normalised(t) for t in belief]).mean(dim=0).numpy()
         return targets
 
     @property

@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from torch import nn
 from elr.audit.evidence import Evidence, Rows, in_order, write_evidence
 from elr.audit.issues import label_issues
 from elr.audit.suspects import Features, kept_rows, write_features
+from elr.audit.write import check_folder
 from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
 from elr.engine.checkpoint import read_tensors, write_tensors
@@ -118,13 +119,9 @@ def run_job(
 
 def claim(out: Path, config: Config, *, resume: bool) -> None:
     """Make sure that ``out`` is ours: new, empty, or (with ``resume``) the same run. Changes nothing."""
-    place = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not place.is_dir():
-        raise ValueError(f"{place} is a file, not a folder; choose another --out")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise PermissionError(f"no permission to write in {place}; choose another --out")
+    check_folder(out)
     # Hidden files do not count: a killed process may leave a temporary one, a desktop its own.
-    if place != out or all(path.name.startswith(".") for path in out.iterdir()):
+    if not out.exists() or all(path.name.startswith(".") for path in out.iterdir()):
         return
     if not (out / "config.toml").is_file():
         raise ValueError(f"{out} is not empty and not a run; choose another --out")
@@ -266,7 +263,8 @@ def keep_features(out: Path, job: Job, rows: Rows, evidence: Evidence) -> None:
         own = np.array([row_of[rows.ids[k]] for k in kept[place]])
         try:
             found = features_of(job.method, job.data, examples, own, device, channels_last=layout)
-        except (ValueError, RuntimeError):  # a network of the user's without a linear layer at its end
+        except (ValueError, RuntimeError) as error:  # a compiled network, or one that does not end in a linear layer
+            warnings.warn(f"a report will show no neighbours: {error}", stacklevel=2)
             return
         values = np.zeros((len(kept), found.shape[1]), dtype=np.float16) if values is None else values
         values[place] = found

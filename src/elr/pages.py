@@ -111,14 +111,14 @@ class _Inputs:
     def picture(self, id_: str) -> Picture | None:
         """A small picture, if the example is one."""
         if id_ not in self.pictures:
-            x = self.raw(id_)
-            self.pictures[id_] = None if x is None or x.ndim != 3 else _picture(x)
+            x = self.raw(id_) if len(self.run.facts["raw_shape"]) == 3 else None
+            self.pictures[id_] = None if x is None else _picture(x)
         return self.pictures[id_]
 
     def text(self, id_: str) -> str | None:
         """A row of features as text, if the example is one."""
-        x = self.raw(id_)
-        if x is None or x.ndim != 1:
+        x = self.raw(id_) if len(self.run.facts["raw_shape"]) == 1 else None
+        if x is None:
             return None
         more = f", ... ({len(x)} values)" if len(x) > VALUES else ""
         return ", ".join(f"{value:.4g}" for value in x[:VALUES].tolist()) + more

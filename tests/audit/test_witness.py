@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from reference.tiny import Stop
 
 import elr
 from elr.engine.evaluate import EvaluateConfig
@@ -141,35 +142,19 @@ def test_evidence_changes_nothing_in_training(arrays, tmp_path):
         b.label_issues()
 
 
-class StoppedError(Exception):
-    pass
-
-
-class StopsAt:
-    def __init__(self, epoch):
-        self.at = epoch
-
-    def batch(self, epoch, done, total):
-        pass
-
-    def epoch(self, record, seconds):
-        if record["epoch"] == self.at:
-            raise StoppedError
-
-
 @pytest.mark.parametrize("method", ["ce", "elr", "mixup"])
 def test_resumed_evidence_is_the_same_bit_for_bit(arrays, tmp_path, method):
     whole = fitted(arrays, tmp_path / "whole", method)
-    with pytest.raises(StoppedError):
-        fitted(arrays, tmp_path / "cut", method, progress=StopsAt(4))
+    with pytest.raises(KeyboardInterrupt):
+        fitted(arrays, tmp_path / "cut", method, progress=Stop(4))
     cut = fitted(arrays, tmp_path / "cut", method, resume=True)
     for name in ("evidence.safetensors", "rows.csv"):
         assert (whole.path / name).read_bytes() == (cut.path / name).read_bytes(), name
 
 
 def test_a_run_begun_without_evidence_says_so_when_resumed_with(arrays, tmp_path):
-    with pytest.raises(StoppedError):
-        fitted(arrays, tmp_path / "run", progress=StopsAt(2), evaluate={"evidence": False})
+    with pytest.raises(KeyboardInterrupt):
+        fitted(arrays, tmp_path / "run", progress=Stop(2), evaluate={"evidence": False})
     with pytest.warns(UserWarning, match="begun without evidence"):
         run = fitted(arrays, tmp_path / "run", resume=True)
     with pytest.raises(FileNotFoundError, match="no evidence"):

@@ -76,3 +76,17 @@ def tiny_job(
         out=out,
         **more,
     )
+
+
+class Stop:
+    """Raises KeyboardInterrupt after an epoch."""
+
+    def __init__(self, epoch):
+        self.at = epoch
+
+    def batch(self, epoch, done, total):
+        pass
+
+    def epoch(self, record, seconds):
+        if record["epoch"] == self.at:
+            raise KeyboardInterrupt

@@ -99,6 +99,7 @@ class Witness:
         self.held_average = None if held_labels is None else torch.zeros(len(held_labels), num_classes)
         self.average = ExampleTable(len(labels), num_classes).to(labels.device) if averages else None
         self.waiting: list[tuple[Tensor, Tensor]] = []
+        self.wait = 0  # logits that are waiting
         self.shown = 0  # rows that steps have shown in this epoch
         self.seconds = 0.0  # of this epoch, for a sweep that was made for the audit alone
 
@@ -106,7 +107,8 @@ class Witness:
         """A training step showed these rows."""
         self.shown += len(index)
         self.waiting.append((index, logits))
-        if sum(z.numel() for _, z in self.waiting) >= WAITING:
+        self.wait += logits.numel()
+        if self.wait >= WAITING:
             self.take_in(epoch)
 
     def take_in(self, epoch: int) -> None:
@@ -116,6 +118,7 @@ class Witness:
         index = torch.cat([index for index, _ in self.waiting])
         logits = torch.cat([logits for _, logits in self.waiting]).float()
         self.waiting.clear()
+        self.wait = 0
         self.train.see(index, logits, epoch)
         if self.average is not None:
             self.average.average_in(index, logits.softmax(dim=1), BETA)
