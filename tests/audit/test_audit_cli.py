@@ -172,7 +172,7 @@ def test_names_in_other_scripts_survive_and_the_table_stays_in_line(tmp_path, ca
 def test_warnings_stand_out(tmp_path, capsys):
     run = write_run(tmp_path / "run", NAMES, n=24)
     _, out, _ = audit(run, capsys=capsys)
-    assert "note: 3 of 3 classes have fewer than 10 examples: what is said of them is a guess" in out
+    assert out.splitlines()[1] == "beware: 3 of 3 classes have fewer than 10 examples: what is said of them is a guess"
 
 
 # Checking rows

@@ -30,7 +30,7 @@ def audit(made):
 
 @pytest.fixture
 def pictures(audit, tmp_path):
-    return Pictures(tmp_path, {id_: tmp_path / "photos" / f"{id_} 100%?.png" for id_ in audit["id"]})
+    return Pictures(tmp_path / "photos", {id_: tmp_path / "photos" / f"{id_} 100%?.png" for id_ in audit["id"]})
 
 
 def annotated(task, *choices, cancelled=False):

@@ -10,8 +10,15 @@ MEMORIZED = 0.99  # of training labels believed in
 GAP = 0.05  # that many fewer of the held-out ones
 
 
-def doubts(p: Floats, y: Ints, evidence: Evidence | None) -> list[str]:
-    """Reasons to distrust an audit of labels y (n,) by what is believed, p (n, C); none is the good case."""
+def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str]:
+    """Reasons to distrust an audit; none is the good case.
+
+    Args:
+        p: what is believed of every example, (n, C).
+        y: labels, (n,).
+        T: transition matrix that was fitted to both, (C, C).
+        evidence: what training saw, if it was watched.
+    """
     found = []
     C = p.shape[1]
     best = p.argmax(axis=1)
@@ -20,6 +27,11 @@ def doubts(p: Floats, y: Ints, evidence: Evidence | None) -> list[str]:
         found.append(f"{missing} of {C} classes are never believed in: targets have collapsed, or training has failed")
     if float(p.max(axis=1).mean()) < 1.5 / C:
         found.append("beliefs are nearly uniform: the model has learnt next to nothing")
+    if swapped := int((np.diag(T) < T.max(axis=1)).sum()):
+        found.append(
+            f"{swapped} of {C} classes seem to bear the label of another class more often than their own: names were "
+            "swapped, or the model has not learnt these classes, and nothing here tells which"
+        )
     counts = np.bincount(y, minlength=C)
     if small := int((counts < 10).sum()):
         found.append(f"{small} of {C} classes have fewer than 10 examples: what is said of them is a guess")

@@ -23,7 +23,7 @@ from elr.report.records import read_json, write_json, write_text
 
 KINDS = ("label-studio", "fiftyone")
 TAGS = ("keep", "accept", "unsure")  # that a person gives to a FiftyOne sample
-LOCAL = "/data/local-files/?d="  # where Label Studio serves files below its document root
+LOCAL = "/data/local-files/?d="  # Label Studio serves files by their path below its document root
 FIELDS = "fiftyone.core.fields"
 CLASSIFICATION = f"{FIELDS}.EmbeddedDocumentField(fiftyone.core.labels.Classification)"
 
@@ -33,8 +33,13 @@ Ints = npt.NDArray[np.int64]
 class Pictures(NamedTuple):
     """The image file of every example."""
 
-    root: Path  # the folder that Label Studio is to serve
+    root: Path  # the folder they are in
     paths: Mapping[str, Path]  # by id
+
+    @property
+    def served(self) -> Path:
+        """What Label Studio is to call its document root: of that it serves folders below, but not itself."""
+        return self.root.absolute().parent
 
 
 def export(kind: str, issues: LabelIssues, rows: Ints, path: Path, pictures: Pictures | None = None) -> list[Path]:
@@ -83,7 +88,7 @@ def to_label_studio(issues: LabelIssues, rows: Ints, pictures: Pictures | None =
             "label_quality": float(issues["label_quality"][row]),
         }
         if pictures is not None:
-            place = Path(os.path.relpath(_picture(pictures, id_).absolute(), pictures.root.absolute())).as_posix()
+            place = Path(os.path.relpath(_picture(pictures, id_).absolute(), pictures.served)).as_posix()
             data["image"] = LOCAL + urllib.parse.quote(place)
         choice = {
             "id": f"elr{number}",

@@ -164,7 +164,7 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
         found.T,
         _confusion(found, y),
         threshold,
-        doubts(p, y, evidence),
+        doubts(p, y, found.T, evidence),
     )
 
 

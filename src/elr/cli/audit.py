@@ -211,12 +211,12 @@ def _pictures(run: Path) -> Pictures | None:
     config = Run(run).config.data
     source = Path(config.source)
     if source.is_dir():
-        root = source.absolute().parent
+        root = source
         paths = {id_: source / id_ for id_ in labelling.run_labels(run).ids}
     elif source.suffix in TABLES and source.is_file():
         columns = read_table(source)
         names = column(columns, config.path_column, source)
-        root = Path(config.root) if config.root else source.absolute().parent
+        root = Path(config.root) if config.root else source.parent
         ids = optional_column(columns, config.id_column, "id", source) or names
         paths = {id_: root / name for id_, name in zip(ids, names, strict=True)}
     else:
@@ -250,8 +250,9 @@ def _next(args: argparse.Namespace, run: Path, folder: Path) -> Iterator[str]:
     if args.export == "label-studio":
         yield f"next: set up a Label Studio project with {Path(args.to).with_suffix('.xml')} and import {args.to}"
         if (pictures := _pictures(run)) is not None:
-            yield "      with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and"
-            yield f"      LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={shlex.quote(str(pictures.root))}"
+            yield "      pictures are served to it if it was started with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true"
+            yield f"      and LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={shlex.quote(str(pictures.served))}, and if the"
+            yield f"      project has a source storage of type local files with the path {pictures.root.absolute()}"
     if args.export == "fiftyone":
         yield f"next: fiftyone.Dataset.from_json({args.to!r}); tag samples keep, accept or unsure, or change their"
         yield "      ground_truth; and write_json() what you have checked"

@@ -14,7 +14,7 @@ WORST = 10
 PAIRS = 10
 WIDE, NARROW = 44, 24  # most cells of an id, and of a label
 SHOWN = 20  # classes; the rest are in audit.json
-NOTE = "note: "
+NOTE, BEWARE = "note: ", "beware: "
 
 
 def percent(value: float) -> str:
@@ -80,9 +80,10 @@ def findings(issues: LabelIssues, name: str, by: str, answers: Review | None, fo
 
 
 def headline(issues: LabelIssues, name: str, by: str, answers: Review | None) -> Iterator[str]:
-    """How many labels look wrong, how sure that is, how many there may be in all, and why not to believe it."""
+    """Why not to believe it, if there is a reason; how many labels look wrong, how sure that is, and how many are."""
     parts = [f"{int((issues['source'] == part).sum()):,} {part}" for part in ("train", "val")]
     yield f"{name}: {len(issues):,} labels ({', '.join(parts)}) of {len(issues.classes)} classes"
+    yield from (f"{BEWARE}{warning}" for warning in issues.warnings)
     yield ""
     cut = f"quality below {_cut(issues.threshold)}{by}"
     verb = (
@@ -103,7 +104,6 @@ def headline(issues: LabelIssues, name: str, by: str, answers: Review | None) ->
     yield "assumptions that labels alone cannot prove" + (
         ": --review draws rows to check for an interval that does not" if answers is None else ""
     )
-    yield from (f"{NOTE}{warning}" for warning in issues.warnings)
     if answers is not None:
         yield from reviewed(answers)
 

@@ -45,10 +45,15 @@ PAPER_CIFAR100: Mapping[str, Any] = {"epochs": 150, "schedule.milestones": (80, 
 # PAPER Table G.2 and line 1100: what ELR+ has on CIFAR-100 and not on CIFAR-10.
 PLUS_CIFAR100: Mapping[str, Any] = {"epochs": 250, "schedule.milestones": (200,)}
 PLUS_CIFAR100_METHOD: Mapping[str, Any] = {"method.ramp_lam": True, "method.update_labels": True}
-# Tables need no sweep of the training set before the last epoch. Figures do: the entries of the gradient and the
-# accuracy of targets are recorded with it.
-UNWATCHED: Mapping[str, Any] = {"evaluate.train_every": 0}
-WATCHED: Mapping[str, Any] = {"evaluate.train_every": 1, "evaluate.terms": True, "evaluate.memory": 0.7}
+# Tables look at test and training set when training ends: a look at either costs a tenth of an epoch and more. Figures
+# over epochs do so every time: entries of the gradient and the accuracy of targets are recorded with the sweep.
+UNWATCHED: Mapping[str, Any] = {"evaluate.test_every": 0, "evaluate.train_every": 0}
+WATCHED: Mapping[str, Any] = {
+    "evaluate.test_every": 1,
+    "evaluate.train_every": 1,
+    "evaluate.terms": True,
+    "evaluate.memory": 0.7,
+}
 
 
 def single(scale: Scale, data: str, *, cosine: bool = False) -> Settings:
