@@ -65,6 +65,13 @@ def test_the_command_writes_one_file_and_nothing_else_changes(run, tmp_path, cap
     assert "&lt;b&gt;eins" in text
 
 
+def test_several_runs_share_a_page_in_a_folder_that_is_made_for_it(run, tmp_path, capsys):
+    page = tmp_path / "pages" / "both.html"
+    assert main(["report", str(run.path), str(run.path), "--out", str(page)]) == 0
+    assert [path.name for path in page.parent.iterdir()] == ["both.html"]
+    assert capsys.readouterr().out.count("labels look wrong") == 2
+
+
 def test_a_page_says_which_examples_are_gone(run, folder, tmp_path):
     moved = tmp_path / folder.name
     shutil.copytree(folder, moved)

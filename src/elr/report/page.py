@@ -30,7 +30,8 @@ EVIDENCE = {
 
 
 def write_page(path: Path, runs: Sequence[RunView]) -> None:
-    """Write the page atomically."""
+    """Write the page atomically, in a folder that is made if there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page(runs))
 
 
