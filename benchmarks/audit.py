@@ -44,12 +44,16 @@ RESULTS = Path("results/audit")
 CIFAR: dict[str, Any] = {
     "data.source": "cifar10",
     "model.name": "fastnet",
+    "model.widths": (16, 64, 96),  # a setting takes a dozen trainings: half the arithmetic of the default widths
     "optim.lr": 0.1,
     "optim.weight_decay": 5e-4,
     "optim.batch_size": 256,
     "schedule.name": "cosine",
     "epochs": 10,
 }
+# In ten epochs lambda 3 holds on to what the first ones guessed: of 5,000 cats 86 are believed to be cats where cats
+# and dogs are confused (docs/LOG.md). The paper's values for such noise serve here for all.
+GENTLE = {"method.lam": 1.0, "method.beta": 0.9}
 NOISES: dict[str, dict[str, Any]] = {
     "symmetric 0.2": {"noise.kind": "symmetric", "noise.rate": 0.2},
     "symmetric 0.4": {"noise.kind": "symmetric", "noise.rate": 0.4},
@@ -67,19 +71,30 @@ class Setting(NamedTuple):
     name: str
     settings: dict[str, Any]
 
-    def config(self, method: str, **more: Any) -> Config:
+    @property
+    def folder(self) -> str:
+        """The name without blanks."""
+        return self.name.replace(", ", "-").replace(" ", "")
+
+    def config(self, method: str) -> Config:
         """The configuration of one run; evaluation only where it is needed."""
         quiet = {"evaluate.test_every": 0, "evaluate.train_every": 0, "runtime.threads": 1}
-        return resolve({**self.settings, **quiet, "method.name": method, **more})
+        own = GENTLE if method == "elr" and self.settings["data.source"] == "cifar10" else {}
+        return resolve({**self.settings, **quiet, "method.name": method, **own})
+
+
+def on_digits() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Noises by name. On digits the asymmetric one moves each class to its neighbour."""
+    for name, noise in NOISES.items():
+        own = {**noise, "noise.kind": "pair"} if noise["noise.kind"] == "asymmetric" else noise
+        yield name.replace("asymmetric", "pair"), own
 
 
 def settings(root: str | None, labels: str | None) -> Iterator[Setting]:
-    """All settings in order. On digits the asymmetric noise is the one that moves each class to its neighbour."""
+    """All settings in order."""
     for seed in range(SEEDS["digits"]):
-        for name, noise in NOISES.items():
-            own = {**noise, "noise.kind": "pair"} if noise["noise.kind"] == "asymmetric" else noise
-            title = name.replace("asymmetric", "pair")
-            yield Setting(f"digits, {title}, seed {seed}", {**DIGITS, **own, "seed": seed})
+        for name, noise in on_digits():
+            yield Setting(f"digits, {name}, seed {seed}", {**DIGITS, **noise, "seed": seed})
     if root is None:
         return
     base = {**CIFAR, "data.root": root}
@@ -96,7 +111,7 @@ class Bench:
 
     def __init__(self, setting: Setting, out: Path) -> None:
         self.setting = setting
-        self.out = out / setting.name.replace(", ", "-").replace(" ", "")
+        self.out = out / setting.folder
 
     @cached_property
     def data(self) -> Data:
@@ -130,6 +145,8 @@ class Bench:
 
     def run(self, name: str) -> Path:
         """Train one of them."""
+        if name == "ce":  # without validation every epoch weighs the same in the mean margin: the area of AUM
+            return self._train(name, name, replace(self.data, train=self.everything, val=None))
         if name in WHOLE:
             return self._train(name, name, self.data)
         arm, _, k = name.partition("-")
@@ -295,7 +312,7 @@ def main() -> None:
     args = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     for setting in settings(args.root, args.labels):
-        path = RESULTS / f"{setting.name.replace(', ', '-').replace(' ', '')}.json"
+        path = RESULTS / f"{setting.folder}.json"
         if path.exists() or not fnmatchcase(setting.name, args.only):
             continue
         bench = Bench(setting, args.out)

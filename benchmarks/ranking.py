@@ -1,55 +1,53 @@
-"""Which combination of evidence tells wrong labels from right ones: every candidate, judged on finished runs.
+"""Which combination of evidence tells wrong labels from right ones: every candidate, where the truth is known.
 
-    python -m benchmarks.ranking RUN [RUN ...]
+    python -m benchmarks.ranking [--root DIR] [--jobs 2] [--out runs/ranking]
 
-The runs must know the truth (noise injected by us, or a data set with true labels in --root). Candidates differ in the
-odds they give the label (targets, mean margin, margin and early-learning peak, ...), in how much they sharpen, and in
-where the share of wrong labels comes from (training rows, held-out rows, both). Writes results/audit/ranking.csv and
-prints the means over runs of the same method and noise. For tuning: what it was run on is spent for judging.
+Trains on digits, and with --root on CIFAR-10 too, with seeds that `python -m benchmarks.audit` does not use: what this
+is run on is spent for judging. Candidates differ in the odds they give the label (targets, mean margin, ...) and in
+where the transition matrix comes from: fitted to all rows by EM, or counted in the surest rows that were not trained
+on. Runs that are finished are used as they are. Writes results/audit/ranking.csv.
 """
 
 import argparse
-import statistics
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.audit import CIFAR, NOISES, Setting, on_digits
 from elr.audit.evidence import Evidence, read_evidence
 from elr.audit.posterior import posterior
-from elr.audit.quality import combined, held_out, label_odds, moved, with_margin
+from elr.audit.quality import GAMMA, combined, held_out, moved, with_margin
 from elr.audit.truth import auroc, average_precision, calibration_error
 from elr.data import load
+from elr.demo import SETTINGS as DIGITS
+from elr.fit import run_job
 from elr.noise import NoiseManifest
 from elr.report.machine import facts
 from elr.report.records import write_csv, write_json
 from elr.run import Run
 
+SEEDS = (10, 11)
 OUT = Path("results/audit/ranking.json")
 Array = npt.NDArray[Any]
 
 
-def truth_of(run: Run, ids: list[str], root: str | None) -> Array:
+def truth_of(run: Run, ids: list[str]) -> Array:
     """True class numbers of these rows: for judging only."""
-    if (run.path / "noise.npz").exists():
-        manifest = NoiseManifest.load(run.path)
-        known = dict(zip(map(str, manifest.ids.tolist()), manifest.old.tolist(), strict=True))
-    else:
-        config = run.config
-        data = load(type(config.data)(**{**vars(config.data), "root": root}), config.noise, config.seed)
-        known = {}
-        for part in (data.train, data.val):
-            if part is not None:
-                true = part.y if part.y_true is None else part.y_true
-                known |= dict(zip(map(str, part.ids.tolist()), true.tolist(), strict=True))
+    manifest = NoiseManifest.load(run.path)
+    known = dict(zip(map(str, manifest.ids.tolist()), manifest.old.tolist(), strict=True))
     return np.array([known[id_] for id_ in ids])
 
 
 def odds_of(evidence: Evidence, y: Array) -> dict[str, Array | None]:
     """Candidates for the log odds of the label; None leaves what the targets say."""
     margin = evidence.margin.astype(np.float64)
+    peak = -np.log(np.expm1(np.clip(evidence.peak_loss.astype(np.float64), 1e-4, 20.0)))  # what half precision can tell
     rows = np.arange(len(y))
     log = np.log(np.maximum(evidence.belief.astype(np.float64), 1e-12))
     own = log[rows, y].copy()
@@ -57,66 +55,76 @@ def odds_of(evidence: Evidence, y: Array) -> dict[str, Array | None]:
     return {
         "targets": None,
         "margin": margin,
-        "half the margin": margin / 2,
         "margin and targets": (margin + own - log.max(axis=1)) / 2,
-        "margin and peak": label_odds(evidence),
+        "margin and peak": np.where(np.isnan(peak), margin, (margin + np.nan_to_num(peak)) / 2),
     }
 
 
-def judged(run: Run, root: str | None) -> Iterator[dict[str, Any]]:
+def judged(run: Run) -> Iterator[dict[str, Any]]:
     """Every candidate on one run."""
     rows, evidence = read_evidence(run.path, run.classes)
     y, p, held = rows.given, evidence.belief.astype(np.float64), evidence.held
-    wrong = truth_of(run, list(rows.ids), root) != y
-    outside = held_out(p[held], y[held])[0] if held.any() else None
+    wrong = truth_of(run, list(rows.ids)) != y
+    outside = held_out(p[held], y[held])
     for name, odds in odds_of(evidence, y).items():
-        for gamma in (1.5, 2.0, 3.0):
-            found = posterior(p if odds is None else with_margin(p, y, odds), y, gamma)
-            rates = {"training": found.rate, "held out": outside, "both": combined(found.rate, p, y, held)}
-            for source, rate in rates.items():
-                if rate is None:
-                    continue
-                quality = moved(found, y, rate)[np.arange(len(y)), y]
-                flagged = quality < 0.5
-                ranked = bool(wrong.any())
-                yield {
-                    "odds": name,
-                    "gamma": gamma,
-                    "rate from": source,
-                    "average_precision": average_precision(wrong, -found.odds) if ranked else None,
-                    "auroc": auroc(wrong, -found.odds) if ranked else None,
-                    "f1": 2 * float((flagged & wrong).sum()) / max(float(flagged.sum() + wrong.sum()), 1.0),
-                    "ece": calibration_error(quality, ~wrong),
-                    "rate_error": rate - float(wrong.mean()),
-                }
+        belief = p if odds is None else with_margin(p, y, odds)
+        fitted, counted = posterior(belief, y, GAMMA), posterior(belief, y, outside.gamma, outside.T)
+        rate = combined(counted.rate, outside, p.argmax(axis=1) == y, held)
+        for source, found, share in (("fitted", fitted, fitted.rate), ("surest", counted, rate)):
+            quality = moved(found, y, share)[np.arange(len(y)), y]
+            flagged = quality < 0.5
+            yield {
+                "odds": name,
+                "T": source,
+                "average_precision": average_precision(wrong, -found.odds),
+                "auroc": auroc(wrong, -found.odds),
+                "f1": 2 * float((flagged & wrong).sum()) / max(float(flagged.sum() + wrong.sum()), 1.0),
+                "ece": calibration_error(quality, ~wrong),
+                "rate_error": share - float(wrong.mean()),
+            }
+
+
+def settings(root: str | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """What is trained, and with which methods."""
+    for seed in SEEDS:
+        for name, noise in on_digits():
+            yield Setting(f"digits, {name}, seed {seed}", {**DIGITS, **noise, "seed": seed}), ("ce", "elr", "elr_plus")
+    for name in ("symmetric 0.4", "asymmetric 0.4") if root is not None else ():
+        own = {**CIFAR, "data.root": root, **NOISES[name], "seed": SEEDS[0]}
+        yield Setting(f"cifar10, {name}, seed {SEEDS[0]}", own), ("elr",)
+
+
+def _work(out: Path, order: tuple[Setting, str]) -> list[dict[str, Any]]:
+    """Train one run, if it is not there, and judge every candidate on it."""
+    setting, method = order
+    config = setting.config(method)
+    data = load(config.data, config.noise, config.seed)
+    maker = config.model_maker(data.shape, data.num_classes)
+    path = run_job(config, data, maker, out / f"{setting.folder}-{method}", resume=True)
+    data_set, noise, _ = setting.name.split(", ")
+    about = {"data": data_set, "noise": noise, "method": method, "seed": config.seed, "epochs": config.epochs}
+    return [{**about, **row} for row in judged(Run(path))]
 
 
 def main() -> None:
     """Judge all candidates on all runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--root", help="folder with CIFAR, for runs with human labels")
+    parser.add_argument("--root", help="folder with CIFAR-10; without it, digits only")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("runs/ranking"))
     args = parser.parse_args()
+    orders = [(setting, method) for setting, methods in settings(args.root) for method in methods]
     table = []
-    for path in args.runs:
-        run = Run(path)
-        noise = run.summary["noise"]
-        kind = f"{noise['kind']} {noise['rate']:g}" if noise else f"labels {run.config.data.labels_column or 'clean'}"
-        about = {"data": run.facts["name"], "noise": kind, "method": run.config.method.name, "seed": run.config.seed}
-        table += [{**about, "epochs": run.config.epochs, **row} for row in judged(run, args.root)]
+    with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
+        for rows in pool.map(partial(_work, args.out), orders):
+            table += rows
+            used = next(row for row in rows if (row["odds"], row["T"]) == ("margin", "surest"))
+            print(
+                {key: round(value, 4) if isinstance(value, float) else value for key, value in used.items()}, flush=True
+            )
     OUT.parent.mkdir(parents=True, exist_ok=True)
     write_csv(OUT.with_suffix(".csv"), table, digits=4)
-    write_json(OUT, {"command": "python -m benchmarks.ranking RUNS", "runs": len(args.runs), "facts": facts()})
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in table:
-        key = ", ".join(f"{row[name]}" for name in ("data", "noise", "method", "odds", "gamma", "rate from"))
-        groups.setdefault(key, []).append(row)
-    for key, rows in groups.items():
-        means = {
-            name: statistics.fmean([row[name] for row in rows if row[name] is not None] or [float("nan")])
-            for name in ("average_precision", "auroc", "f1", "ece", "rate_error")
-        }
-        print(f"{key:<80}", "  ".join(f"{name} {value:+.4f}" for name, value in means.items()))
+    write_json(OUT, {"command": "python -m benchmarks.ranking --root DIR", "runs": len(orders), "facts": facts()})
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import FEW, posterior, sharpened, transition
-from elr.audit.quality import combined, judge, label_odds, moved, with_margin
+from elr.audit.posterior import class_shares, pooled, posterior, sharpened, surest, transition
+from elr.audit.quality import combined, held_out, judge, moved, with_margin
 
 
 def drawn(rng, n, T, sharp=4.0):
@@ -27,14 +27,25 @@ def symmetric(C, rate):
     return np.full((C, C), rate / (C - 1)) * (1 - np.eye(C)) + (1 - rate) * np.eye(C)
 
 
-def evidence_of(p, margin, *, held=None, peak=None):
+def evidence_of(p, margin, *, held=None):
     n = len(p)
     zeros = np.zeros(n, dtype=np.int16)
     unknown = np.full(n, np.nan, dtype=np.float16)
     return Evidence(
-        p, margin, zeros + 9, zeros, zeros, zeros, zeros, unknown if peak is None else peak,
+        p, margin, zeros + 9, zeros, zeros, zeros, zeros, unknown,
         np.zeros(n, dtype=bool) if held is None else held,
     )  # fmt: skip
+
+
+def leaning(counts, share):
+    """Shares in each group, drawn towards the common ones as if so many more had been seen there."""
+    spread = sum((c - sum(group) * m) ** 2 for group in counts for c, m in zip(group, share, strict=True))
+    variance = sum(m * (1 - m) for m in share)
+    chance, most = (variance * sum(sum(group) ** power for group in counts) for power in (1, 2))
+    if spread <= chance:
+        return [share for _ in counts]
+    more = max((most - spread) / (spread - chance), 1.0)
+    return [[(c + more * m) / (sum(group) + more) for c, m in zip(group, share, strict=True)] for group in counts]
 
 
 def naive(p, y, gamma, rounds):
@@ -47,14 +58,17 @@ def naive(p, y, gamma, rounds):
         for i in range(n):
             for k in range(C):
                 counts[k, y[i]] += weights[i][k]
-        kept = min(sum(counts[k, k] for k in range(C)) / counts.sum(), 1 - 1 / counts.sum())
+        size = [sum(counts[k]) for k in range(C)]
+        wrong = [size[k] - counts[k, k] for k in range(C)]
+        rate = max(sum(wrong), 1.0) / sum(size)
+        rates = leaning([[wrong[k], counts[k, k]] for k in range(C)], [rate, 1 - rate])
+        others = [[j for j in range(C) if j != k] for k in range(C)]
+        shares = leaning([[counts[k, j] for j in others[k]] for k in range(C)], [1 / (C - 1)] * (C - 1))
         T = np.zeros((C, C))
         for k in range(C):
-            size = counts[k].sum()
-            more = max(FEW - size, 1.0)
-            for j in range(C):
-                common = kept if j == k else (1 - kept) / (C - 1)
-                T[k, j] = (counts[k, j] + more * common) / (size + more)
+            T[k, k] = rates[k][1]
+            for j, share in zip(others[k], shares[k], strict=True):
+                T[k, j] = rates[k][0] * share
         return T
 
     def weights(T):
@@ -111,6 +125,62 @@ def test_a_rare_class_leans_on_the_others():
     np.testing.assert_allclose(T.sum(axis=1), 1.0)
     assert T[2, 2] < 0.85  # two right labels are no proof that the class has no noise
     assert T[0, 0] == pytest.approx(0.8, abs=0.001)
+    assert T[0, 1] > 100 * T[0, 2]  # a kind of mistake that is seen a hundred times is not smoothed away
+
+
+def test_counts_that_vary_by_chance_become_what_is_common_to_them():
+    rng = np.random.default_rng(7)
+    T = symmetric(10, 0.3)
+    counts = np.stack([rng.multinomial(150, row) for row in T]).astype(float)
+    assert np.ptp(counts[~np.eye(10, dtype=bool)]) >= 8  # entry by entry they would differ manifold
+    np.testing.assert_allclose(transition(counts), symmetric(10, 1 - np.trace(counts) / 1500), atol=0.02)
+
+
+@pytest.mark.parametrize("strength", [2.0, 30.0])
+def test_pooling_finds_how_much_groups_differ(strength):
+    """Shares are drawn from the distribution that is assumed: its strength comes back."""
+    rng = np.random.default_rng(8)
+    share = np.array([0.1, 0.2, 0.7])
+    own = rng.dirichlet(strength * share, size=4000)
+    counts = np.stack([rng.multinomial(40, row) for row in own]).astype(float)
+    found = pooled(counts, share)
+    far = counts[:, 0] > 12
+    factor = (found[far, 0] - share[0]) / (counts[far, 0] / 40 - share[0])
+    np.testing.assert_allclose(factor, 40 / (40 + strength), rtol=0.05)
+
+
+def test_the_surest_rows_are_counted_class_by_class():
+    p = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.55, 0.45], [0.3, 0.7], [0.1, 0.9]])
+    y = np.array([0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(surest(p, y, 0.5, 1), [[1.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(surest(p, y, 0.5, 3), [[2.0, 1.0], [1.0, 1.0]])
+    np.testing.assert_array_equal(surest(p, np.zeros(6, dtype=np.int64), 1.0, 1), [[4.0, 0.0], [2.0, 0.0]])
+
+
+def test_shares_of_true_classes_are_found_behind_the_labels():
+    T = np.array([[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.1, 0.1, 0.8]])
+    shares = np.array([0.2, 0.5, 0.3])
+    y = np.repeat(np.arange(3), np.round(10_000 * shares @ T).astype(int))
+    np.testing.assert_allclose(class_shares(T, y), shares, atol=0.01)
+
+
+def test_noise_is_told_from_hard_examples_where_pairs_are_confused():
+    """A network that has learnt noisy labels is as unsure as they are, and EM over all rows takes that for truth."""
+    rng = np.random.default_rng(10)
+    T = 0.6 * np.eye(4) + 0.4 * np.eye(4)[[1, 0, 3, 2]]
+    truth, y, p = drawn(rng, 20_000, T, sharp=5.0)
+    noisy = p @ T  # what it predicts: labels, not classes
+    noisy = 0.9 * noisy + 0.1 * noisy**2 / (noisy**2).sum(axis=1, keepdims=True)  # and it leans to the truth a little
+    assert posterior(noisy, y, 1.0).rate < 0.1
+    found = held_out(noisy, y)
+    assert abs(found.T - T).max() < 0.05
+    assert abs(found.rate - np.mean(truth != y)) < 0.03
+
+
+def test_two_classes_have_no_choice_of_wrong_labels():
+    T = transition(np.array([[90.0, 10.0], [40.0, 60.0]]))
+    np.testing.assert_allclose(T.sum(axis=1), 1.0)
+    assert abs(T - [[0.9, 0.1], [0.4, 0.6]]).max() < 0.02
 
 
 def test_sharpening_survives_certainty():
@@ -125,12 +195,6 @@ def test_a_margin_sets_the_odds_of_the_label_and_leaves_the_others():
     assert np.log(q[0] / q[1]) == pytest.approx(-1.0)
     assert q[1] / q[2] == pytest.approx(2.0)
     assert q.sum() == pytest.approx(1.0)
-
-
-def test_the_peak_counts_for_half_where_it_is_known():
-    peak = np.array([np.log(2.0), np.nan], dtype=np.float16)  # p = 1/2: even odds
-    odds = label_odds(evidence_of(np.full((2, 2), 0.5), np.array([3.0, 3.0], dtype=np.float32), peak=peak))
-    np.testing.assert_allclose(odds, [1.5, 3.0], atol=1e-3)
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9])
@@ -162,11 +226,19 @@ def test_held_out_rows_decide_the_rate_the_more_the_training_rows_are_coloured()
     coloured = p.copy()
     coloured[~held] = 0.02 * p[~held] + 0.98 * np.eye(4)[y[~held]]  # a network that has learnt its labels by heart
     wrong = float(np.mean(truth != y))
-    memorized = combined(posterior(coloured, y, 2.0).rate, coloured, y, held)
+    inside = posterior(coloured, y, 2.0).rate
+    assert inside < 0.15  # what the training rows alone would say
+    memorized = combined(inside, held_out(coloured[held], y[held]), coloured.argmax(axis=1) == y, held)
     assert abs(memorized - wrong) < 0.03
-    assert posterior(coloured, y, 2.0).rate < 0.15  # what the training rows alone would say
-    none = np.zeros(6000, dtype=bool)
-    assert combined(0.123, p, y, none) == 0.123
+
+
+@pytest.mark.parametrize("sharp", [2.0, 3.0])
+def test_held_out_rows_tell_how_far_beliefs_are_to_be_sharpened(sharp):
+    """Probabilities are proportional to p^sharp where logits have deviation 1 around it."""
+    _, y, p = drawn(np.random.default_rng(9), 20_000, symmetric(4, 0.3), sharp=sharp)
+    found = held_out(p, y)
+    assert found.gamma == pytest.approx(sharp, rel=0.15)
+    assert abs(found.rate - 0.3) < 0.03
 
 
 def test_quality_is_calibrated_and_ranks_where_the_model_holds():

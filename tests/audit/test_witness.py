@@ -7,7 +7,7 @@ from reference.tiny import Stop
 
 import elr
 from elr.engine.evaluate import EvaluateConfig
-from elr.engine.witness import BYTES, MOST, Trace, Witness, normalised
+from elr.engine.witness import BYTES, FALL, MOST, Trace, Witness, normalised
 
 N, C = 40, 5
 
@@ -67,6 +67,41 @@ def test_the_peak_keeps_the_losses_of_its_epoch(visits):
             trace.mark_peak()
     expected = [row["loss"] for row in naive(labels, [visit for visit in found if visit[2] <= 7])]
     np.testing.assert_allclose(trace.seen().peak_loss, expected, rtol=2e-3)
+
+
+def test_margins_count_by_how_well_the_network_did_before(visits):
+    """Weights of epochs are exp((accuracy after the one before - best) / FALL), whatever the order they come in."""
+    labels, found = visits
+    witness = Witness(labels, labels[:7].clone(), C, averages=False, every=5)
+    accuracies = np.array([0.4, 0.42, 0.41, 0.47, 0.46, 0.46, 0.45, 0.44, 0.47, 0.43, 0.4, 0.4])
+    before = np.array([1 / C, *accuracies[:-1]])
+    weights = np.exp((before - accuracies.max()) / FALL)
+    margins = np.zeros((12, N))
+    for epoch in range(1, 13):
+        for index, logits, when in found:
+            if when == epoch:
+                witness.step(index, logits, epoch)
+                own = logits.gather(1, labels[index, None])
+                others = logits.scatter(1, labels[index, None], -torch.inf).amax(dim=1, keepdim=True)
+                margins[epoch - 1, index] = (own - others).clamp(-MOST, MOST)[:, 0]
+        witness.take_in(epoch)
+        witness.close(peak=False, accuracy=float(accuracies[epoch - 1]))
+    expected = (weights[:, None] * margins).sum(axis=0) / weights.sum()
+    np.testing.assert_allclose(witness.train.seen().margin, expected, atol=1e-4)
+
+
+def test_a_network_that_begins_anew_is_not_trusted_for_what_the_last_one_knew():
+    witness = Witness(torch.zeros(1, dtype=torch.int64), None, 2, averages=False, every=5)
+    seen = [(5.0, 0.5), (3.0, 0.9), (-9.0, None)]  # margin of an epoch, and accuracy after it
+    for epoch, (margin, accuracy) in enumerate(seen, 1):
+        if accuracy is None:
+            witness.begin_anew()
+        witness.step(torch.tensor([0]), torch.tensor([[margin, 0.0]]), epoch)
+        witness.take_in(epoch)
+        witness.close(peak=False, accuracy=accuracy)
+    assert witness.train.seen().margin[0] == pytest.approx(
+        (5.0 + 3.0 - 9.0) / 3, abs=1e-4
+    )  # all three after one in two
 
 
 def test_a_row_takes_sixteen_bytes(visits):

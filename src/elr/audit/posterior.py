@@ -1,8 +1,9 @@
-"""The true class of every example, given what a model says of it and the label it was given: a mixture fitted by EM.
+"""The true class of every example, given what a model says of it and the label it was given.
 
 Each example has a true class k with probability proportional to p(k)^gamma, and its label j was drawn from T[k, j]. It
 is the model of one annotator who confuses classes the same way everywhere; with p from a network it is the posterior
-that a transition matrix gives (the paper's Eq. 1 turned around).
+that a transition matrix gives (the paper's Eq. 1 turned around). T is counted where the model is surest of rows that it
+was not trained on, or, where there are none, fitted by EM.
 """
 
 from typing import NamedTuple
@@ -13,7 +14,6 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]
 
-FEW = 50  # examples of a class below which its row leans on what is common to all classes
 ROUNDS = 100
 STILL = 1e-5  # no entry of T moved by more: it has settled
 TINY = 1e-12
@@ -21,7 +21,7 @@ LEAST = 1e-300  # before a logarithm
 
 
 class Posterior(NamedTuple):
-    """What EM ends with."""
+    """True classes behind the labels."""
 
     w: Floats  # (n, C) probability of each class being the true one
     odds: Floats  # (n,) log odds of the label being right: finer than w where that rounds to 0 or 1
@@ -30,9 +30,8 @@ class Posterior(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Share of wrong labels, as a mean over true classes weighted by how many there are."""
-        size = self.w.sum(axis=0)
-        return float(1.0 - (np.diag(self.T) * size).sum() / size.sum())
+        """Share of wrong labels."""
+        return float(np.mean(sigmoid(-self.odds)))
 
 
 def sharpened(p: Floats, gamma: float) -> Floats:
@@ -43,20 +42,26 @@ def sharpened(p: Floats, gamma: float) -> Floats:
     return np.asarray(a / a.sum(axis=1, keepdims=True))
 
 
-def posterior(p: Floats, y: Ints, gamma: float) -> Posterior:
-    """Fit T to what the model says, p (n, C), and the labels y (n,); start from the counts of prediction and label."""
-    n, C = p.shape
+def posterior(p: Floats, y: Ints, gamma: float, T: Floats | None = None) -> Posterior:
+    """True classes, given what the model says, p (n, C), the labels y (n,) and T; without T it is fitted to them."""
     a = sharpened(p, gamma)
-    given = np.zeros((n, C), dtype=a.dtype)
-    given[np.arange(n), y] = 1.0
+    if T is None:
+        T = _fitted(a, y)
+    w, evidence = _weights(a, T, y)
+    return Posterior(w, _odds(w, y), T, float(np.log(evidence).mean()))
+
+
+def _fitted(a: Floats, y: Ints) -> Floats:
+    """T by EM, from the counts of prediction and label on."""
+    given = np.zeros_like(a)
+    given[np.arange(len(y)), y] = 1.0
     T = transition(a.T @ given)
     for _ in range(ROUNDS):
         new = transition(_weights(a, T, y)[0].T @ given)
         moved, T = float(np.abs(new - T).max()), new
         if moved < STILL:
             break
-    w, evidence = _weights(a, T, y)
-    return Posterior(w, _odds(w, y), T, float(np.log(evidence).mean()))
+    return T
 
 
 def _weights(a: Floats, T: Floats, y: Ints) -> tuple[Floats, Floats]:
@@ -72,17 +77,66 @@ def _odds(w: Floats, y: Ints) -> Floats:
     return np.asarray(np.log(np.maximum(w[rows, y], LEAST)) - np.log(np.maximum(others.sum(axis=1), LEAST)))
 
 
-def transition(counts: Floats) -> Floats:
-    """Rows of T from expected counts (C, C) of true class and label.
+def sigmoid(x: Floats) -> Floats:
+    """Written so that it has all digits near 0 and as many near 1 as there are, and never overflows."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))
 
-    A row of few examples is drawn towards the symmetric matrix with the noise that all rows have in common, as if FEW
-    more examples had been seen with that noise; the others hardly move.
+
+def transition(counts: Floats) -> Floats:
+    """Rows of T from expected counts (C, C) of true class and label, smoothed as far as they look like chance.
+
+    Two questions are put to the counts: do classes differ in how many of their labels are wrong, and are some wrong
+    labels commoner than others? Where they vary no more than draws from one common share do, they become that share.
+    Fitted entry by entry, T of a few thousand examples is noise, and so is the order of labels that is made with it.
     """
     C = len(counts)
-    sizes = counts.sum(axis=1, keepdims=True)
-    total = max(float(sizes.sum()), 1.0)
-    noise = max(1.0 - np.trace(counts) / total, 1.0 / total)  # one wrong label can never be excluded
-    common = np.full((C, C), noise / max(C - 1, 1))
-    np.fill_diagonal(common, 1.0 - noise)
-    weight = np.maximum(FEW - sizes, 1.0)  # at least one example's worth, so that no entry is nought
-    return np.asarray((counts + weight * common) / (sizes + weight))
+    beside = ~np.eye(C, dtype=bool)
+    off = counts[beside].reshape(C, C - 1)
+    size, wrong = counts.sum(axis=1), off.sum(axis=1)
+    rate = max(float(wrong.sum()), 1.0) / max(float(size.sum()), 2.0)  # one wrong label can never be excluded
+    kinds = pooled(np.stack([wrong, size - wrong], axis=1), np.array([rate, 1.0 - rate]))  # (C, 2)
+    T = np.zeros((C, C))
+    T[beside] = (kinds[:, :1] * pooled(off, np.full(C - 1, 1.0 / (C - 1)))).ravel()
+    np.fill_diagonal(T, kinds[:, 1])
+    return T
+
+
+def surest(p: Floats, y: Ints, share: float, least: int) -> Floats:
+    """Counts (C, C) of believed class and label, in the rows of each class that are believed most.
+
+    With p of a model that was not trained on these rows, what it is sure of has nothing to do with their labels: how
+    such rows are labelled is how their class is labelled. (EM over all rows cannot tell a label that is often wrong
+    from an image that is hard: under pairwise confusion it finds no noise at all.)
+    """
+    C = p.shape[1]
+    counts = np.zeros((C, C))
+    best, sure = p.argmax(axis=1), p.max(axis=1)
+    for k in range(C):
+        own = np.flatnonzero(best == k)
+        top = own[np.argsort(-sure[own], kind="stable")][: max(int(np.ceil(share * len(own))), least)]
+        counts[k] = np.bincount(y[top], minlength=C)
+    return counts
+
+
+def class_shares(T: Floats, y: Ints) -> Floats:
+    """How common the true classes are, (C,), if labels y (n,) are drawn from T: the most likely shares."""
+    labels = np.bincount(y, minlength=len(T)) / len(y)
+    shares = np.full(len(T), 1.0 / len(T))
+    for _ in range(ROUNDS):
+        shares = shares * (T @ (labels / np.maximum(shares @ T, LEAST)))
+    return np.asarray(shares / shares.sum())
+
+
+def pooled(counts: Floats, share: Floats) -> Floats:
+    """Shares of J kinds in R groups, (R, J), each between those of the group itself and the common ones, (J,).
+
+    Empirical Bayes with a Dirichlet distribution around ``share``: it counts as so many further examples of every group
+    as make the observed spread of the counts, found by its second moment, the expected one.
+    """
+    n = counts.sum(axis=1, keepdims=True)
+    variance = float((share * (1.0 - share)).sum())
+    found, chance, most = float(((counts - n * share) ** 2).sum()), variance * n.sum(), variance * (n**2).sum()
+    if found <= chance:
+        return np.broadcast_to(share, counts.shape)
+    strength = max((most - found) / (found - chance), 1.0)  # one at the least, so that no share is nought
+    return np.asarray((counts + strength * share) / (n + strength))

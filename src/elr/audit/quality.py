@@ -6,16 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import TINY, Floats, Ints, Posterior, posterior
+from elr.audit.posterior import TINY, Floats, Ints, Posterior, class_shares, posterior, sigmoid, surest, transition
 
-GAMMA = 2.0  # how much sharper than the targets the truth is; docs/decisions/011-evidence.md
-GAMMA_ALONE = 3.0  # than probabilities of a model that was not trained on the example
+GAMMA = 2.0  # how far to sharpen where no held-out rows tell it: less, and EM takes all disagreement for hard examples
+SURE, SURE_LEAST = 0.25, 15  # share of the held-out rows of a class that shows how it is labelled, and rows at least
 GAMMA_LEAST = 1.5  # with which most disagreement passes for doubt: the low end of the range
-PEAK_LEAST, PEAK_MOST = 1e-4, 20.0  # losses beyond which half precision has nothing to say
 LEAST_WRONG = 0.5  # labels: with none at all every quality would be 1, and there would be no order
 ODDS_MOST = 1000.0  # beyond all log odds that can occur
-GRID = (0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # sharpenings to choose from where there are held-out rows
-DOUBT = 0.04  # standard error of the share found in training rows, if they are believed no more than others are
+GRID = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # sharpenings to choose from where there are held-out rows
+DOUBT = 0.04  # error of a share of wrong labels that rests on beliefs, besides that of having drawn few rows
 
 
 class Judgement(NamedTuple):
@@ -31,8 +30,8 @@ class Judgement(NamedTuple):
 def with_margin(p: Floats, y: Ints, margin: Floats) -> Floats:
     """p with the odds of the label against the best other class replaced by exp(margin), (n, C).
 
-    Targets remember a few epochs; the mean margin remembers the whole run, the early epochs included in which a wrong
-    label had not been learnt yet. What the targets say of the other classes among each other stays.
+    Targets remember a few epochs; the mean margin remembers the whole run, and most of all its best epochs, in which a
+    wrong label had not been learnt yet. What the targets say of the other classes among each other stays.
     """
     log = np.log(np.maximum(p, TINY))
     rows = np.arange(len(y))
@@ -46,38 +45,66 @@ def with_margin(p: Floats, y: Ints, margin: Floats) -> Floats:
 def judge(p: Floats, y: Ints, evidence: Evidence | None = None) -> Judgement:
     """Quality of the labels y (n,), given what is believed of every example, p (n, C), and what was seen of it.
 
-    The order comes from all rows; how many are wrong is decided by those that were not trained on, as far as their
-    number allows, and all odds are moved to match.
+    The order comes from all rows. How labels are confused, how far beliefs are to be sharpened, and how many labels are
+    wrong is decided by rows that were not trained on, the last as far as their number allows; all odds are moved to
+    match. Without evidence, all rows count as such.
     """
     p = np.asarray(p, dtype=np.float64)
     if evidence is None:
-        found = posterior(p, y, GAMMA_ALONE)
+        outside = held_out(p, y)
+        return _judgement(posterior(p, y, outside.gamma, outside.T), p, y, outside.rate)
+    held, belief = evidence.held, with_margin(p, y, evidence.margin)
+    if not held.any() or held.all():
+        found = posterior(belief, y, GAMMA)
         return _judgement(found, p, y, found.rate)
-    found = posterior(with_margin(p, y, label_odds(evidence)), y, GAMMA)
-    return _judgement(found, p, y, combined(found.rate, p, y, evidence.held))
+    outside = held_out(p[held], y[held])
+    found = posterior(belief, y, outside.gamma, outside.T)
+    return _judgement(found, p, y, combined(found.rate, outside, p.argmax(axis=1) == y, held))
 
 
-def label_odds(evidence: Evidence) -> Floats:
-    """Log odds of every label, (n,): the mean margin, and half of what it was at the early-learning peak if known."""
-    margin = evidence.margin.astype(np.float64)
-    loss = np.clip(evidence.peak_loss.astype(np.float64), PEAK_LEAST, PEAK_MOST)
-    peak = -np.log(np.expm1(loss))  # of p[given] against all others
-    return np.where(np.isnan(peak), margin, 0.5 * (margin + np.nan_to_num(peak)))
+class Outside(NamedTuple):
+    """What rows that were not trained on say."""
+
+    T: Floats  # (C, C) P(label | true class)
+    gamma: float  # how far beliefs are to be sharpened
+    rate: float  # share of wrong labels
+    error: float  # its standard error
 
 
-def combined(rate: float, p: Floats, y: Ints, held: npt.NDArray[np.bool_]) -> float:
+def held_out(p: Floats, y: Ints) -> Outside:
+    """How the labels y (m,) of rows that were not trained on are confused, given what is believed of them, p (m, C).
+
+    T comes from the surest rows. Sharpenings are weighted by how likely they make all labels: few rows do not decide on
+    one. The share of wrong labels is told by T, which rests on few rows, and by beliefs, which may be biased.
+    """
+    counts = surest(p, y, SURE, SURE_LEAST)
+    T = transition(counts)
+    found = [posterior(p, y, gamma, T) for gamma in GRID]
+    fit = len(y) * np.array([each.likelihood for each in found])
+    weight = np.exp(fit - fit.max())
+    weight /= weight.sum()
+    by_belief = float(weight @ np.array([each.rate for each in found]))
+    by_T = float(1.0 - class_shares(T, y) @ np.diag(T))
+    errors = _drawn(by_T, counts.sum()), _drawn(by_belief, len(y)) + DOUBT**2
+    trust = errors[1] / (errors[0] + errors[1])
+    rate = trust * by_T + (1.0 - trust) * by_belief
+    return Outside(T, float(weight @ np.array(GRID)), rate, float(np.sqrt(trust * errors[0])))
+
+
+def _drawn(rate: float, count: float) -> float:
+    """Variance of a share that was counted in so many rows."""
+    return max(rate * (1.0 - rate), TINY) / count
+
+
+def combined(rate: float, outside: Outside, agrees: npt.NDArray[np.bool_], held: npt.NDArray[np.bool_]) -> float:
     """The share of wrong labels found in training rows and the one in held-out rows, each by what it can be trusted.
 
     In held-out rows their number limits it. In training rows belief is coloured by the labels, and by how much is
     seen from how much more often it agrees with labels of rows it was trained on.
     """
-    if not held.any() or held.all():
-        return rate
-    outside, error = held_out(p[held], y[held])
-    agrees = p.argmax(axis=1) == y
     doubt = max(DOUBT, float(agrees[~held].mean() - agrees[held].mean()))
-    trust = doubt**2 / (doubt**2 + error**2)
-    return float(trust * outside + (1.0 - trust) * rate)
+    trust = doubt**2 / (doubt**2 + outside.error**2)
+    return float(trust * outside.rate + (1.0 - trust) * rate)
 
 
 def _judgement(found: Posterior, p: Floats, y: Ints, rate: float) -> Judgement:
@@ -85,21 +112,6 @@ def _judgement(found: Posterior, p: Floats, y: Ints, rate: float) -> Judgement:
     belief = moved(found, y, rate)
     others = posterior(p, y, GAMMA_LEAST).rate, float(np.mean(p.argmax(axis=1) != y)), rate
     return Judgement(belief[np.arange(len(y)), y], belief, found.T, rate, (min(others), max(others)))
-
-
-def held_out(p: Floats, y: Ints) -> tuple[float, float]:
-    """Share of wrong labels in held-out rows and its standard error.
-
-    A mean over sharpenings, each weighted by how likely it makes the labels: with few rows they do not decide on one.
-    """
-    found = [posterior(p, y, gamma) for gamma in GRID]
-    rates = np.array([each.rate for each in found])
-    fit = len(y) * np.array([each.likelihood for each in found])
-    weight = np.exp(fit - fit.max())
-    weight /= weight.sum()
-    rate = float(weight @ rates)
-    drawn = max(rate * (1.0 - rate), TINY) / len(y)
-    return rate, float(np.sqrt(weight @ (rates - rate) ** 2 + drawn))
 
 
 def moved(found: Posterior, y: Ints, rate: float) -> Floats:
@@ -111,8 +123,8 @@ def moved(found: Posterior, y: Ints, rate: float) -> Floats:
     low, high = -ODDS_MOST, ODDS_MOST
     for _ in range(80):
         shift = (low + high) / 2.0
-        low, high = (shift, high) if np.mean(_sigmoid(-odds - shift)) > rate else (low, shift)
-    quality: Floats = _sigmoid(odds + shift)
+        low, high = (shift, high) if np.mean(sigmoid(-odds - shift)) > rate else (low, shift)
+    quality: Floats = sigmoid(odds + shift)
     others = np.array(found.w)
     others[rows, y] = 0.0
     rest = others.sum(axis=1)
@@ -121,8 +133,3 @@ def moved(found: Posterior, y: Ints, rate: float) -> Floats:
     others *= ((1.0 - quality) / others.sum(axis=1))[:, None]
     others[rows, y] = quality
     return others
-
-
-def _sigmoid(x: Floats) -> Floats:
-    """Written so that it has all digits near 0 and as many near 1 as there are, and never overflows."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, -x)))

@@ -144,6 +144,8 @@ class _Training:
                     self.batches = 0  # another stage may have other passes
                     if stage.fresh:
                         self._refresh(s)
+                        if self.outcome.witness is not None:
+                            self.outcome.witness.begin_anew()
                 record = {"epoch": number, "stage": s, **self._epoch(s, stage, e, number)}
                 self._close(record, time.perf_counter() - started, ends=e == stage.epochs - 1)
         return self.outcome
@@ -205,7 +207,9 @@ class _Training:
             seconds, started = seconds + extra, started + extra
         timing = {"epoch": number, "train_seconds": seconds, "evaluate_seconds": time.perf_counter() - started}
         if outcome.witness is not None:
-            timing["evidence_seconds"] = outcome.witness.close(peak=outcome.selected_epoch == number)
+            timing["evidence_seconds"] = outcome.witness.close(
+                peak=outcome.selected_epoch == number, accuracy=record.get("val_smoothed")
+            )
         outcome.timing.append(timing)
         if self.job.out is not None:
             append_line(self.job.out / "records.jsonl", record)

@@ -4,6 +4,7 @@ A trace is 16 bytes a row, beyond the method's own targets: there is no second t
 forward pass that training would not have made.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,13 +18,14 @@ from elr.parts.table import ExampleTable
 BYTES = 16
 MOST = 20.0  # logits grow without bound; one epoch must not outweigh all others
 BETA = 0.7  # memory of averaged predictions, as ELR's default
+FALL = 0.02  # of validation accuracy: an epoch behind the best by so much counts e times less
 WAITING = 2**17  # logits that wait to be taken in together: a trace costs 25 small kernels, whatever their length
 
 
 class Seen(NamedTuple):
     """How every row of a split fared, (n,) each. Epochs count from 1, 0 is never."""
 
-    margin: npt.NDArray[np.float32]  # mean over visits of z[given] - max of the others
+    margin: npt.NDArray[np.float32]  # weighted mean over visits of z[given] - max of the others
     visits: npt.NDArray[np.int16]
     first: npt.NDArray[np.int16]  # epoch in which the label was first predicted
     last: npt.NDArray[np.int16]
@@ -35,13 +37,16 @@ class Seen(NamedTuple):
 class Trace:
     """The rows of one split, updated in place.
 
-    Bytes of a row: 0-3 sum of margins; 4-5 visits; 6-7 first and 8-9 last epoch of agreement; 10 times learnt; 11 times
-    forgotten; 12-13 loss at the last visit; 14-15 loss at the early-learning peak. An example is held by the network
-    exactly when it has been learnt once more often than forgotten, so that needs no byte of its own.
+    Bytes of a row: 0-3 weighted sum of margins; 4-5 visits; 6-7 first and 8-9 last epoch of agreement; 10 times learnt;
+    11 times forgotten; 12-13 loss at the last visit; 14-15 loss at the early-learning peak. An example is held by the
+    network exactly when it has been learnt once more often than forgotten, so that needs no byte of its own. The weight
+    of margins is the same for all rows at a time, so that it needs none either.
     """
 
     def __init__(self, labels: Tensor) -> None:
         self.labels = labels
+        # Weight of what is seen now; weight given so far; visits.
+        self.weights = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
         self.bytes = torch.zeros(len(labels), BYTES, dtype=torch.uint8, device=labels.device)
         self.bytes.view(torch.float16)[:, 6:] = torch.nan
 
@@ -55,7 +60,7 @@ class Trace:
         short = rows.view(torch.int16)
         agrees = margin > 0
         held = rows[:, 10] > rows[:, 11]
-        rows.view(torch.float32)[:, 0] += margin.clamp_(-MOST, MOST).nan_to_num_(nan=0.0)
+        rows.view(torch.float32)[:, 0] += margin.clamp_(-MOST, MOST).nan_to_num_(nan=0.0) * float(self.weights[0])
         short[:, 2] += 1
         short[:, 3] += (agrees & (short[:, 3] == 0)) * epoch
         short[:, 4].masked_fill_(agrees, epoch)
@@ -63,6 +68,14 @@ class Trace:
         rows[:, 11] += held & ~agrees
         rows.view(torch.float16)[:, 6] = loss
         self.bytes.index_copy_(0, index, rows)
+        self.weights[1] += len(index) * self.weights[0]
+        self.weights[2] += len(index)
+
+    def weigh(self, before: float, now: float) -> None:
+        """What was seen so far counts by a factor less, and what will be seen has this weight."""
+        self.bytes.view(torch.float32)[:, 0] *= before
+        self.weights[1] *= before
+        self.weights[0] = now
 
     def mark_peak(self) -> None:
         """The losses of this epoch are those of the best epoch so far."""
@@ -75,7 +88,8 @@ class Trace:
         short, halves = rows.view(torch.int16).numpy(), rows.view(torch.float16).numpy()
         visits, first, last = (short[:, k].copy() for k in (2, 3, 4))
         learnt, forgotten = (rows.numpy()[:, k].copy() for k in (10, 11))
-        margin = rows.view(torch.float32).numpy()[:, 0] / np.maximum(visits, 1).astype(np.float32)
+        each = float(self.weights[1] / self.weights[2]) if self.weights[2] else 1.0  # weight of a visit
+        margin = rows.view(torch.float32).numpy()[:, 0] / (np.maximum(visits, 1) * each).astype(np.float32)
         return Seen(margin, visits, first, last, learnt, forgotten, halves[:, 7].copy())
 
 
@@ -94,6 +108,8 @@ class Witness:
         self, labels: Tensor, held_labels: Tensor | None, num_classes: int, *, averages: bool, every: int
     ) -> None:
         self.every = every
+        self.chance = 1.0 / num_classes
+        self.best = torch.tensor(self.chance, dtype=torch.float64)  # validation accuracy so far
         self.train = Trace(labels)
         self.held = None if held_labels is None else Trace(held_labels)
         self.held_average = None if held_labels is None else torch.zeros(len(held_labels), num_classes)
@@ -142,14 +158,34 @@ class Witness:
         self.held.see(torch.arange(len(p)), prediction.clamp_min(1e-30).log(), epoch)
         self.held_average.lerp_(prediction, 1.0 - BETA)
 
-    def close(self, *, peak: bool) -> float:
-        """End an epoch; ``peak`` if validation is at its best so far. Returns the seconds that evidence alone took."""
+    def begin_anew(self) -> None:
+        """A network that has learnt nothing yet takes the place of the one that was seen."""
+        self._weigh(self.chance)
+
+    def close(self, *, peak: bool, accuracy: float | None = None) -> float:
+        """End an epoch. Returns the seconds that evidence alone took.
+
+        Args:
+            peak: whether the epoch is the best so far on validation.
+            accuracy: on validation, smoothed. The better the network was, the more its next epoch counts: early ones
+                say little where it learns slowly, and late ones where it has begun to memorise.
+        """
         seconds, self.seconds, self.shown = self.seconds, 0.0, 0
+        if accuracy is not None:
+            self._weigh(accuracy)
         if peak:
             self.train.mark_peak()
             if self.held is not None:
                 self.held.mark_peak()
         return seconds
+
+    def _weigh(self, accuracy: float) -> None:
+        """Weights are relative to the best epoch: what was seen before fades when there is a better one."""
+        best = max(float(self.best), accuracy)
+        for trace in (self.train, self.held):
+            if trace is not None:
+                trace.weigh(math.exp((float(self.best) - best) / FALL), math.exp((accuracy - best) / FALL))
+        self.best.fill_(best)
 
     def gather(self, belief: Tensor | None) -> dict[str, npt.NDArray[Any]]:
         """All that was seen, by name: rows of training first, then those held out.
@@ -182,9 +218,11 @@ class Witness:
     @property
     def state(self) -> dict[str, Tensor]:
         """What must survive a restart, by name."""
-        kept = {"evidence.train": self.train.bytes}
+        kept = {"evidence.train": self.train.bytes, "evidence.train_weights": self.train.weights}
+        kept["evidence.best"] = self.best
         if self.held is not None and self.held_average is not None:
-            kept |= {"evidence.held": self.held.bytes, "evidence.held_average": self.held_average}
+            kept |= {"evidence.held": self.held.bytes, "evidence.held_weights": self.held.weights}
+            kept["evidence.held_average"] = self.held_average
         if self.average is not None:
             kept["evidence.average"] = self.average.values
         return kept

@@ -61,9 +61,12 @@ def draw_bands(
 
 
 def draw_points(panels: Mapping[str, Sequence[tuple[float, Sequence[float]]]], stem: Path, ylabel: str) -> list[Path]:
-    """Draw means against values, with bars of one standard deviation where there are several; values evenly spaced."""
+    """Draw means against values, with bars of one standard deviation where there are several; values evenly spaced.
+
+    All panels have one scale: a parameter that hardly matters is to look like one.
+    """
     figure = new_figure(3.4 * len(panels) + 0.4, 2.9)
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for axis, (title, points) in zip(axes, panels.items(), strict=True):
         places = range(len(points))
         means = [statistics.fmean(values) for _, values in points]
