@@ -105,7 +105,7 @@ def test_a_network_that_begins_anew_is_not_trusted_for_what_the_last_one_knew():
 
 
 def test_a_row_takes_sixteen_bytes(visits):
-    assert Trace(visits[0]).bytes.element_size() * BYTES == 16
+    assert Trace(visits[0]).bytes.nbytes == 16 * N == BYTES * N
 
 
 def test_counts_stop_before_they_wrap():

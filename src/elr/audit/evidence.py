@@ -24,7 +24,7 @@ class Evidence:
     """What was seen of every example, (n,) unless told. Epochs count from 1; 0 is never."""
 
     belief: Array  # (n, C) ELR's targets, or averaged predictions; rows sum to 1
-    margin: Array  # mean of z[given] - max of the others over all visits
+    margin: Array  # mean of z[given] - max of the others over all visits, epochs weighted by validation
     visits: Array
     first: Array  # epoch in which the label was first predicted
     last: Array
