@@ -42,7 +42,7 @@ bench: $(VENV)/.full  ## measure the speed claims; writes results/bench/*.json
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.base  ## write the generated parts of README.md and docs/ from source and results
-	$(BIN)/python docs/render.py
+	$(BIN)/python -m docs.render
 
 deviations: $(VENV)/.base  ## every place where the code departs from the paper or the authors' code
 	@grep -rnE '# (DEVIATES|PAPER)' src | sed 's/: *# /: /'

@@ -1,29 +1,23 @@
 """Generated parts of the documentation are what the source and the result files say."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+from docs.render import PARTS, render
+
 ROOT = Path(__file__).parents[1]
 
 
-def renderer():
-    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("name", renderer().PARTS)
+@pytest.mark.parametrize("name", PARTS)
 def test_generated_parts_are_up_to_date(name):
-    assert (ROOT / name).read_text(encoding="utf-8") == renderer().render(name), "run `make docs`"
+    assert (ROOT / name).read_text(encoding="utf-8") == render(name), "run `make docs`"
 
 
 def test_every_page_with_generated_parts_is_checked():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     marked = {str(page.relative_to(ROOT)) for page in pages if ":begin -->" in page.read_text(encoding="utf-8")}
-    assert set(renderer().PARTS) == marked
+    assert set(PARTS) == marked
 
 
 def test_no_result_file_tells_where_data_lay_on_one_machine():

@@ -1,0 +1,1 @@
+"""Pages, and what writes their generated parts."""

@@ -1,0 +1,45 @@
+"""The paper's figures and tables."""
+
+import json
+
+from docs.render.markdown import ROOT, plain, table
+from elr.reproduce.catalogue import EXPERIMENTS
+
+
+def experiments() -> str:
+    """Every figure and table of the paper, from results/reproduce."""
+    return "\n".join(_experiment(name) for name in EXPERIMENTS)
+
+
+def _experiment(name: str) -> str:
+    experiment = EXPERIMENTS[name]
+    head = f"## {name}: {experiment.title}\n\n{experiment.place[0].upper()}{experiment.place[1:]}.\n\n"
+    folder = ROOT / "results" / "reproduce" / name
+    if not (folder / f"{name}.json").exists():
+        return head + "Not run.\n"
+    about = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    _, _, text = (folder / f"{name}.md").read_text(encoding="utf-8").partition("\n\n")
+    picture = f"![{experiment.title}](../results/reproduce/{name}/{name}.png)\n\n"
+    picture = picture if (folder / f"{name}.png").exists() else ""
+    facts = about["facts"]
+    source = f"`results/reproduce/{name}` (`{about['command']}`, {about['scale']} scale; {facts['cpu']}, torch "
+    return head + text.rstrip("\n") + f"\n\n{picture}{source}{facts['torch']}).\n"
+
+
+def paper_scale() -> str:
+    """Which networks and methods were built at the paper's scale, from results/paper_scale.json."""
+    path = ROOT / "results" / "paper_scale.json"
+    if not path.exists():
+        return "not run\n"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    cells: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        source, network, method = row["cell"].split(" ", 2)
+        cells.setdefault(f"{source}, {network}", []).append(f"`{method}`")
+    rows = [(plain(what), ", ".join(methods)) for what, methods in cells.items()]
+    facts = found["facts"]
+    return (
+        table(("data set, network", "methods built and trained for two steps"), rows)
+        + f"\n{len(found['rows'])} programs, random pictures, small batches; `results/paper_scale.json` "
+        + f"(`{found['command']}`; {facts['cpu']}, torch {facts['torch']}).\n"
+    )
