@@ -1,12 +1,12 @@
 """How well wrong labels are found."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from docs.render.markdown import ROOT, mean
 from elr.bench.table import read_csv
+from elr.report.records import read_json
 
 FITTED = ("targets", "margin")  # kinds that are shown with a fitted T too
 AUDITED = {  # column -> heading, form
@@ -52,7 +52,7 @@ def audit_bench() -> str:
     """Ours against cleanlab, setting by setting, from results/audit: means over seeds."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((ROOT / "results" / "audit").glob("*seed*.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_json(path)
         found.setdefault(result["setting"].rpartition(", ")[0], []).append(result)
     if not found:
         return "Not run.\n"

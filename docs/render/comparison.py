@@ -1,12 +1,12 @@
 """Methods compared by `elr bench`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from docs.render.markdown import ROOT
 from elr.bench.table import overview, provenance, read_csv, tables, title
 from elr.methods import METHODS
+from elr.report.records import read_json
 
 # What results/bench_digits and results/bench_cifar10 are to hold.
 DIGITS_NOISE = (("symmetric", 0.2), ("symmetric", 0.4), ("symmetric", 0.6), ("symmetric", 0.8), ("pair", 0.4))
@@ -66,4 +66,4 @@ def _source(path: Path) -> str:
     shown = path.relative_to(ROOT).as_posix()
     if not about.exists():
         return f"`{shown}`\n"
-    return f"`{shown}`. " + provenance(json.loads(about.read_text(encoding="utf-8")))
+    return f"`{shown}`. " + provenance(read_json(about))

@@ -1,8 +1,7 @@
 """The paper's figures and tables."""
 
-import json
-
 from docs.render.markdown import ROOT, plain, table
+from elr.report.records import read_json
 from elr.reproduce.catalogue import EXPERIMENTS
 
 
@@ -17,7 +16,7 @@ def _experiment(name: str) -> str:
     folder = ROOT / "results" / "reproduce" / name
     if not (folder / f"{name}.json").exists():
         return head + "Not run.\n"
-    about = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    about = read_json(folder / f"{name}.json")
     _, _, text = (folder / f"{name}.md").read_text(encoding="utf-8").partition("\n\n")
     picture = f"![{experiment.title}](../results/reproduce/{name}/{name}.png)\n\n"
     picture = picture if (folder / f"{name}.png").exists() else ""
@@ -31,7 +30,7 @@ def paper_scale() -> str:
     path = ROOT / "results" / "paper_scale.json"
     if not path.exists():
         return "not run\n"
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     cells: dict[str, list[str]] = {}
     for row in found["rows"]:
         source, network, method = row["cell"].split(" ", 2)

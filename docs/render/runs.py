@@ -1,10 +1,10 @@
 """The demo over seeds, the curve of fastnet and the marks."""
 
-import json
 import statistics
 from typing import Any
 
 from docs.render.markdown import ROOT, table
+from elr.report.records import read_json
 
 TITLES = {"ce": "cross entropy", "elr": "ELR", "elr_plus": "ELR+"}
 COLUMNS = {
@@ -22,7 +22,7 @@ def digits() -> str:
     path = ROOT / "results" / "digits.json"
     if not path.exists():
         return "not run\n"
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     head = "| | " + " | ".join(COLUMNS.values()) + " |\n|---" + "|---" * len(COLUMNS) + "|\n"
     rows = "".join(
         f"| {title} | " + " | ".join(_cell(found["rows"][arm], key) for key in COLUMNS) + " |\n"
@@ -45,7 +45,7 @@ def curve() -> str:
     path = ROOT / "results" / "fastnet_curve.json"
     if not path.exists():
         return "not run\n"
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = read_json(path)
     rows = "".join(
         f"| {'/'.join(map(str, row['widths']))} | {row['epochs']} | {row['seed']} | {100 * row['test_accuracy']:.2f} "
         f"| {row['minutes']:.1f} | {row['facts']['commit']} |\n"
@@ -64,7 +64,7 @@ def marks() -> str:
     for path in sorted(
         (ROOT / "results" / "marks").glob("*.json"), key=lambda path: int(path.stem.removesuffix("min"))
     ):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
         ours = 100 * found["test_accuracy"]
         missed = [f"{found['mark'] - ours:.2f} points"] if ours < found["mark"] else []
         if found["minutes"] > found["minutes_allowed"]:

@@ -1,11 +1,10 @@
 """The claims of the theory and what was measured."""
 
-import csv
-import json
-from pathlib import Path
 from typing import Any
 
 from docs.render.markdown import ROOT, plain, table
+from elr.bench.table import read_csv
+from elr.report.records import read_json
 from elr.theory.claim import measured
 from elr.theory.separable import crossing
 
@@ -81,14 +80,14 @@ def thresholds() -> str:
     if (found := _theory()) is None:
         return "not run\n"
     head = ("Delta", "p/n sufficient by Theorem 6", "exact limit", "half of the draws separable at")
-    seen = read_rows(ROOT / "results" / "theory" / "separability.csv")
+    seen = read_csv(ROOT / "results" / "theory" / "separability.csv")
     rows = []
     for limit in found["thresholds"]:
-        own = [row for row in seen if float(row["delta"]) == limit["delta"]]
+        own = [row for row in seen if row["delta"] == limit["delta"]]
         places = []
-        for n in sorted({int(row["n"]) for row in own}):
-            curve = [row for row in own if int(row["n"]) == n]
-            place = crossing([float(row["ratio"]) for row in curve], [float(row["separable"]) for row in curve])
+        for n in sorted({row["n"] for row in own}):
+            curve = [row for row in own if row["n"] == n]
+            place = crossing([row["ratio"] for row in curve], [row["separable"] for row in curve])
             places.append(f"{place:.3f} (n = {n})" if place is not None else f"not seen (n = {n})")
         rows.append((f"{limit['delta']:g}", f"{limit['sufficient']:.3f}", f"{limit['exact']:.3f}", ", ".join(places)))
     return table(head, rows)
@@ -96,14 +95,9 @@ def thresholds() -> str:
 
 def _theory() -> dict[str, Any] | None:
     path = ROOT / "results" / "theory" / "theory.json"
-    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    found: dict[str, Any] | None = read_json(path) if path.exists() else None
     return found
 
 
 def _pm(row: dict[str, Any], key: str, digits: int) -> str:
     return "-" if row[key] is None else f"{row[key]:.{digits}f} ± {row[f'{key}_spread']:.{digits}f}"
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file as they are written."""
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
