@@ -390,7 +390,7 @@ def test_other_folders_are_left_alone(tmp_path, capsys):
 def test_the_first_of_two_comparisons_in_one_folder_keeps_the_other_out(bench, capsys):
     with locked(bench.path):
         assert main(["bench", *GRID, "--out", str(bench.path), "--quiet"]) == 2
-    assert "another comparison is running in" in capsys.readouterr().err
+    assert "another queue of elr is running in" in capsys.readouterr().err
 
 
 def start(out: Path, *more: str) -> subprocess.Popen[str]:

@@ -236,15 +236,15 @@ def _epochs_done(out: Path, cell: Work) -> int:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep a second comparison out of the same folder; the lock is gone when the process is, however it ends."""
+    """Keep a second queue (`elr compare`, `elr reproduce`) out of the same folder; the lock is gone when the process is, however it ends."""
     try:
         import fcntl
-    except ImportError:  # not POSIX: two comparisons in one folder are then the user's affair
+    except ImportError:  # not POSIX: two queues in one folder are then the user's affair
         yield
         return
     with open(out / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ValueError(f"another comparison is running in {out}") from None
+            raise ValueError(f"another queue of elr is running in {out}: wait for it, or use another --out") from None
         yield
