@@ -15,6 +15,7 @@ from elr.reproduce.catalogue import EXPERIMENTS
 
 RESULTS = Path("results/reproduce")
 RECORDS = ("records.jsonl", "timing.jsonl")
+LOOKS = ("evaluate.json", "transition.csv")  # put there by whoever looked closer: elr evaluate --json, T of the last checkpoint
 PATHS = re.compile(r'(?<=[ "])/[^ "]+')  # in a command, as it was typed
 PLACES = re.compile(r"^(root|labels|weights) = .*\n", re.MULTILINE)  # in a configuration
 
@@ -32,7 +33,7 @@ def main() -> None:
         kept.mkdir(parents=True, exist_ok=True)
         write_text(kept / "summary.json", PATHS.sub("PATH", summary.read_text(encoding="utf-8")))
         write_text(kept / "config.toml", PLACES.sub("", (run / "config.toml").read_text(encoding="utf-8")))
-        for record in RECORDS:
+        for record in (*RECORDS, *(look for look in LOOKS if (run / look).is_file())):
             shutil.copyfile(run / record, kept / record)
 
 
