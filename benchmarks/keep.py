@@ -15,7 +15,7 @@ from elr.reproduce.catalogue import EXPERIMENTS
 
 RESULTS = Path("results/reproduce")
 RECORDS = ("records.jsonl", "timing.jsonl")
-LOOKS = ("evaluate.json", "transition.csv")  # put there by whoever looked closer: elr evaluate --json, T of the last checkpoint
+LOOKS = ("evaluate.json", "transition.csv")  # where somebody looked closer
 PATHS = re.compile(r'(?<=[ "])/[^ "]+')  # in a command, as it was typed
 PLACES = re.compile(r"^(root|labels|weights) = .*\n", re.MULTILINE)  # in a configuration
 
