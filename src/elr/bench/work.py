@@ -236,7 +236,7 @@ def _epochs_done(out: Path, cell: Work) -> int:
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """Keep a second queue (of `elr bench` or `elr reproduce`) out of the same folder; the lock is gone when the process is, however it ends."""
+    """Keep a second queue out of the same folder; the lock is gone when the process is, however it ends."""
     try:
         import fcntl
     except ImportError:  # not POSIX: two queues in one folder are then the user's affair
