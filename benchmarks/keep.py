@@ -15,7 +15,7 @@ from elr.reproduce.catalogue import EXPERIMENTS
 
 RESULTS = Path("results/reproduce")
 RECORDS = ("records.jsonl", "timing.jsonl")
-LOOKS = ("evaluate.json", "transition.csv")  # where somebody looked closer
+LOOKS = ("evaluate.json", "transition.csv")  # of some runs: elr evaluate --json, and T
 PATHS = re.compile(r'(?<=[ "])/[^ "]+')  # in a command, as it was typed
 PLACES = re.compile(r"^(root|labels|weights) = .*\n", re.MULTILINE)  # in a configuration
 
