@@ -21,7 +21,7 @@ from torch import nn
 from elr.bench.grid import Cell, Grid, make_grid, method_arms, noise_settings
 from elr.bench.table import COLUMNS, page, percent, read_csv, tables
 from elr.bench.timing import epoch_seconds, time_beside
-from elr.bench.work import Status, locked, why_it_ended
+from elr.bench.work import Status, why_it_ended
 from elr.cli import main
 from elr.cli.bench import jitter_note
 from elr.cli.flags import as_typed
@@ -32,6 +32,7 @@ from elr.data.stream import TrainData
 from elr.engine.train import train
 from elr.methods import METHODS
 from elr.parts.clock import Clock
+from elr.report.lock import alone
 from elr.report.records import write_csv
 
 SMALL = "--data.subset 60 --model small_cnn --model.width 4 --epochs 2 --optim.batch_size 16".split()  # noqa: SIM905
@@ -388,7 +389,7 @@ def test_other_folders_are_left_alone(tmp_path, capsys):
 
 
 def test_the_first_of_two_comparisons_in_one_folder_keeps_the_other_out(bench, capsys):
-    with locked(bench.path):
+    with alone(bench.path, ""):
         assert main(["bench", *GRID, "--out", str(bench.path), "--quiet"]) == 2
     assert "another queue of elr is running in" in capsys.readouterr().err
 

@@ -56,6 +56,11 @@ def test_cosine_of_the_paper_restarts_every_10_epochs():
     assert rates(Cosine(10, 0.001), 0.02, 150) == pytest.approx(period * 15, abs=5e-10)
 
 
+def test_cosine_falls_to_a_twentieth_unless_told():
+    assert rates(Cosine(10), 0.02, 30) == pytest.approx(rates(Cosine(10, 0.001), 0.02, 30), rel=1e-12)
+    assert min(rates(Cosine(10), 1e-4, 10)) == pytest.approx(5e-6 + 9.5e-5 * (1 - 0.9510565163) / 2, rel=1e-6)
+
+
 def test_cosine_is_that_of_torch():
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.02)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=10, eta_min=0.001)

@@ -27,7 +27,7 @@ from elr.engine.schedule import SCHEDULES, Schedule
 from elr.methods import METHODS
 from elr.methods.base import Method
 from elr.models import constructor, make_model
-from elr.noise import NoiseConfig
+from elr.noise import RATED, NoiseConfig
 
 HEADS = {
     "data": "source",
@@ -48,6 +48,8 @@ TABLES: dict[str, Any] = {
 # Tables whose options depend on the name chosen: head value by default.
 CHOSEN = {"method": "elr", "model": "small_cnn", "schedule": "multistep"}
 CUSTOM = "custom:"  # model.name of a network that was given from Python
+# Files that training starts from; a trained run holds what was in them.
+INITIAL = {"method.matrix", "model.pretrained", "model.weights"}
 # What does not change the result: may differ on resume.
 FREE = {"runtime", "evaluate", "data.root", "data.cache", "data.cache_dir"}
 
@@ -115,9 +117,9 @@ class Config:
                 (tables.setdefault(table, {}) if dot else tables)[name or table] = value
         return tomli_w.dumps(tables)
 
-    def make_method(self) -> Method:
-        """The method, not built yet."""
-        return METHODS[self.method.name](**self.method.arguments)
+    def make_method(self, *, trained: bool = False) -> Method:
+        """The method, not built yet; ``trained``: for a run that brings all its state itself."""
+        return METHODS[self.method.name](**self._arguments("method", trained=trained))
 
     @property
     def planned_epochs(self) -> int:
@@ -135,14 +137,17 @@ class Config:
         return schedule
 
     def model_maker(
-        self, shape: tuple[int, ...], num_classes: int, *, pretrained: bool = True
+        self, shape: tuple[int, ...], num_classes: int, *, trained: bool = False
     ) -> Callable[[], nn.Module]:
-        """A function that builds the network; without ``pretrained`` for a run that brings all its weights itself."""
+        """A function that builds the network; ``trained``: for a run that brings all its weights itself."""
         if self.model.name.startswith(CUSTOM):
             raise ValueError(f"model {self.model.name!r} was given from Python: use elr.fit and elr.Run(path, model)")
-        initial = () if pretrained else ("pretrained", "weights")
-        arguments = {key: value for key, value in self.model.arguments.items() if key not in initial}
+        arguments = self._arguments("model", trained=trained)
         return lambda: make_model(self.model.name, shape, num_classes, **arguments)
+
+    def _arguments(self, table: str, *, trained: bool) -> dict[str, Any]:
+        arguments = getattr(self, table).arguments
+        return {key: value for key, value in arguments.items() if not (trained and f"{table}.{key}" in INITIAL)}
 
 
 def options(chosen: Mapping[str, str] | None = None) -> dict[str, Option]:
@@ -160,7 +165,8 @@ def options(chosen: Mapping[str, str] | None = None) -> dict[str, Option]:
     builders = {"method": _lookup("method", names["method"], METHODS), "model": _network(names["model"])}
     builders["schedule"] = _lookup("schedule", names["schedule"], SCHEDULES)
     for table, builder in builders.items():
-        found.append(Option(f"{table}.name", str, names[table], f"{table} by name; `elr {table}s` lists them"))
+        listed = "; ".join(SCHEDULES) if table == "schedule" else f"`elr {table}s` lists them"
+        found.append(Option(f"{table}.name", str, names[table], f"{table} by name: {listed}"))
         found += [Option(f"{table}.{key}", *rest) for key, *rest in _parameters(builder)]
     return {option.key: option for option in found}
 
@@ -208,8 +214,11 @@ def nearest(name: str, known: Iterable[str], dashes: str = "") -> str:
     return f"did you mean '{dashes}{near[0]}'?" if near else f"choose one of {', '.join(names)}"
 
 
-def resolve(settings: Mapping[str, Any]) -> Config:
-    """A configuration from dotted settings (strings are parsed); what is not set has its default."""
+def resolve(settings: Mapping[str, Any], *, trained: bool = False) -> Config:
+    """A configuration from dotted settings (strings are parsed); what is not set has its default.
+
+    ``trained``: that of a run, whose files to start from may be gone.
+    """
     settings = flatten(settings)
     chosen = {
         t: str(settings[f"{t}.name"]).replace("-", "_") for t in ("method", "schedule") if f"{t}.name" in settings
@@ -225,12 +234,20 @@ def resolve(settings: Mapping[str, Any]) -> Config:
     values |= {f"{table}.name": name for table, name in chosen.items()}
     if values["epochs"] < 1:
         raise ValueError(f"epochs must be at least 1, got {values['epochs']}")
+    for key in ("seed", "data.seed", "noise.seed"):
+        if values[key] is not None and values[key] < 0:
+            raise ValueError(f"{key} must be 0 or more, got {values[key]}")
+    if values["noise.kind"].replace("-", "_") in RATED and "noise.rate" not in settings:
+        raise ValueError(f"noise {values['noise.kind']!r} needs noise.rate, the fraction of labels to replace")
+    least = values.get("schedule.min_lr")
+    if least is not None and least > values["optim.lr"]:
+        raise ValueError(f"schedule.min_lr {least} is above optim.lr {values['optim.lr']}")
     tables: dict[str, Any] = {table: cls(**_table(values, table)) for table, cls in TABLES.items()}
     for table in CHOSEN:
         arguments = _table(values, table)
         tables[table] = Choice(arguments.pop("name"), arguments)
     config = Config(**tables, epochs=values["epochs"], seed=values["seed"])
-    config.make_method()  # refuses hyperparameters out of range before any data are read
+    config.make_method(trained=trained)  # refuses hyperparameters out of range before any data are read
     config.make_schedule()
     return config
 

@@ -19,12 +19,11 @@ from elr.audit.issues import LabelIssues, label_issues
 from elr.config import Config, flatten, resolve
 from elr.data import Data, Examples, from_arrays
 from elr.data.inputs import as_inputs
-from elr.engine.device import RuntimeConfig
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
-from elr.engine.witness import normalised
-from elr.fit import gathered
+from elr.fit import check_network, gathered
 from elr.methods.base import Method, check_range
+from elr.parts.table import normalised
 from elr.run import model_function
 
 _TABLES = ("method", "model", "schedule")  # parameters that are a name, or a table of a name and its arguments
@@ -40,13 +39,14 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Args:
         method: a name (``elr methods`` lists them), or a table such as ``{"name": "elr", "lam": 7}``.
         model: a name (``elr models`` lists them), a table such as ``{"name": "mlp", "hidden": (64,)}``, a module, or a
-            function that builds one. A module is copied, never trained itself.
+            function that builds one. A module is copied, never trained itself; methods whose two networks choose for
+            each other (co-teaching and kin) need a function.
         epochs: epochs to train.
         lr: learning rate at its peak.
         momentum: of SGD, in [0, 1).
         weight_decay: L2 coefficient.
         batch_size: examples in a batch.
-        schedule: learning-rate schedule by name (constant, multistep, cosine, onecycle), or a table.
+        schedule: learning-rate schedule by name (constant, linear, multistep, cosine, onecycle), or a table.
         validation_fraction: part of the rows to hold out, stratified, to choose an epoch by. None: .1 for a method that
             predicts with the chosen epoch (early_stopping), 0 for one that predicts with the last (all others).
             Nothing is held out where that is less than a row, or would leave a class without any.
@@ -107,6 +107,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if separator and table in _TABLES:
                 now = params.get(table, getattr(self, table))
                 now = {"name": now} if isinstance(now, str) else now
+                if not isinstance(now, Mapping):
+                    raise ValueError(f"{key} is for a {table} that is given by name; this one is {now!r}")
                 params[table] = {**now, name: params.pop(key)}
         super().set_params(**params)
         return self
@@ -122,14 +124,16 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         method = config.make_method()
         held_out = self._held_out(method, len(numbers))
         data = from_arrays(X, numbers, config=replace(config.data, val_fraction=held_out), seed=config.seed)
+        maker = self._model_maker(config, data)
+        runtime = replace(config.runtime, channels_last=check_network(maker, data))
         job = Job(
             method,
-            self._model_maker(config, data),
+            maker,
             data,
             config.epochs,
             config.optim,
             config.make_schedule(),
-            runtime=config.runtime,
+            runtime=runtime,
             seed=config.seed,
             progress=self._progress(config),
         )
@@ -142,6 +146,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.selected_epoch_ = outcome.selected_epoch
         self._transform = data.transform
         self._shape = data.train.inputs.shape
+        self._runtime = runtime
         self._rows = len(numbers), data.train.ids  # how many there were, and which of them were trained on
         self._seen = gathered(replace(job, data=replace(data, classes=tuple(map(str, self.classes_)))), outcome)
         return self
@@ -155,7 +160,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         n = len(inputs)
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         data = Data("X", examples, None, None, tuple(map(str, self.classes_)), self._transform)
-        runtime = RuntimeConfig(self.device)
+        runtime = replace(self._runtime, device=self.device)
         device = runtime.resolved_device()
         method = self.method_ if device.type == "cpu" else copy.deepcopy(self.method_).to(device)
         evaluator = Evaluator(data, EvaluateConfig(), device, channels_last=runtime.layout(device))

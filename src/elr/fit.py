@@ -5,12 +5,13 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from elr.audit.evidence import Evidence, Rows, in_order, write_evidence
 from elr.audit.issues import label_issues
@@ -18,11 +19,13 @@ from elr.audit.suspects import Features, kept_rows, write_features
 from elr.audit.write import check_folder
 from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
+from elr.data.inputs import fingerprint
 from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
 from elr.engine.features import features_of
 from elr.engine.train import Job, Outcome, Progress, Silent, train
+from elr.report.lock import alone
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 from elr.run import Run, model_function
@@ -44,7 +47,8 @@ def fit(
 
     Args:
         model: a name (``elr models`` lists them) or a table such as ``{"name": "mlp", "dropout": 0.1}``, a module, or a
-            function that builds one. A method with two networks copies a module and calls a function twice.
+            function that builds one. A method with two networks copies a module and calls a function twice; where the
+            two learn from each other's choices (co-teaching and kin) only a function will do.
         data: a name (digits, cifar10, cifar100), a path (image folder, manifest, .npz), a pair of arrays (X, y), a
             map-style torch dataset of (x, y), or a table such as ``{"source": any of these, "augment": False}``.
         method: a name, or a table such as ``{"name": "elr", "lam": 7, "beta": 0.9}``.
@@ -89,8 +93,19 @@ def run_job(
     """Train a configuration in a directory of its own; returns at once if it is finished and ``resume`` is given."""
     claim(out, config, resume=resume)
     if (out / "summary.json").exists():
+        if (out / "data.json").exists():
+            same_data(out, data_facts(data))
         return out
-    check_network(make_model, data)
+    fits = check_network(make_model, data, channels_last=config.runtime.channels_last)
+    config = replace(config, runtime=replace(config.runtime, channels_last=fits))
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out, f"another process is training in {out}: wait for it, or choose another --out"):
+        _train_in(out, config, data, make_model, progress or Silent())
+    return out
+
+
+def _train_in(out: Path, config: Config, data: Data, make_model: Callable[[], nn.Module], progress: Progress) -> None:
+    """From the inputs to the summary, all of it in this folder."""
     identity = {"config": config.digest(), "data": data_digest(data)}
     write_inputs(out, config, data)
     job = Job(
@@ -105,7 +120,7 @@ def run_job(
         config.seed,
         out,
         identity,
-        progress or Silent(),
+        progress,
     )
     outcome = train(job)
     state = job.method.state_dict()
@@ -114,7 +129,6 @@ def run_job(
         write_evidence(out, *seen)
         keep_features(out, job, *seen)
     write_json(out / "summary.json", summarize(config, data, job, outcome))
-    return out
 
 
 def claim(out: Path, config: Config, *, resume: bool) -> None:
@@ -131,30 +145,51 @@ def claim(out: Path, config: Config, *, resume: bool) -> None:
     mine = {key: value for key, value in config.identity().items() if value is not None}
     free = set(config.flat()) - set(config.identity())
     for key in [*mine, *(key for key in saved if key not in mine and key not in free)]:
-        theirs, ours = _plain(saved.get(key)), _plain(mine.get(key))
+        theirs, ours = _plain(key, saved.get(key)), _plain(key, mine.get(key))
         if theirs != ours:
             raise ValueError(f"{out} holds another run: its {key} is {theirs!r}, here it is {ours!r}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(key: str, value: Any) -> Any:
+    if key == "data.source" and value is not None:
+        return str(Path(value))  # photos/ is photos
     return list(value) if isinstance(value, tuple) else value
 
 
-def check_network(make_model: Callable[[], nn.Module], data: Data) -> None:
-    """Refuse a network that cannot take these inputs or tell these classes apart, before anything is written."""
-    row = torch.tensor([0])
-    x = data.transform(data.train.inputs.fetch(row), data.train.keys[row], None)
+def check_network(make_model: Callable[[], nn.Module], data: Data, *, channels_last: bool = True) -> bool:
+    """Refuse a network that cannot take these inputs or tell these classes apart, before anything is written.
+
+    Returns whether images may be channels-last: not for a network that flattens with ``x.view(len(x), -1)``, say.
+    """
     with private_randomness(torch.device("cpu")), torch.inference_mode():
-        net = make_model().cpu().eval()
+        row = torch.tensor([0])
+        x = data.transform(data.train.inputs.fetch(row), data.train.keys[row], None)
+        try:
+            net = make_model().cpu().eval()
+        except RuntimeError as error:
+            raise ValueError(f"the network cannot be built: {_first_line(error)}") from error
         try:
             shape = tuple(net(x).shape)
         except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(f"the network cannot take inputs of shape {data.shape}: {reason}") from error
+            raise ValueError(f"the network cannot take inputs of shape {data.shape}: {_first_line(error)}") from error
     if shape != (1, data.num_classes):
         raise ValueError(
             f"the network gives {shape} for one input, expected (1, {data.num_classes}): one logit a class"
         )
+    return channels_last and (x.dim() != 4 or _takes_channels_last(net, x))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+@torch.inference_mode()
+def _takes_channels_last(net: nn.Module, x: Tensor) -> bool:
+    try:
+        net.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last))
+    except RuntimeError:
+        return False
+    return True
 
 
 def write_inputs(out: Path, config: Config, data: Data) -> None:
@@ -162,7 +197,6 @@ def write_inputs(out: Path, config: Config, data: Data) -> None:
     facts = data_facts(data)
     if (out / "data.json").exists():
         same_data(out, facts)
-    out.mkdir(parents=True, exist_ok=True)
     write_text(out / "config.toml", config.toml())
     write_json(out / "classes.json", list(data.classes))
     if data.noise is not None:
@@ -173,10 +207,14 @@ def write_inputs(out: Path, config: Config, data: Data) -> None:
 
 
 def same_data(out: Path, facts: Mapping[str, Any]) -> None:
-    """Make sure that the run in ``out`` is one on these data."""
-    saved = read_json(out / "data.json")
-    if changed := [key for key, value in facts.items() if saved.get(key) != value]:
+    """Make sure that the run in ``out`` is one on these data, as far as it wrote down what it had."""
+    if changed := changed_facts(read_json(out / "data.json"), facts):
         raise ValueError(f"{out} holds a run on other data: {changed[0]} has changed since it was started")
+
+
+def changed_facts(saved: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    """Which facts are not what a run wrote down, as far as it did."""
+    return [key for key, value in facts.items() if saved.get(key, value) != value]
 
 
 def data_facts(data: Data) -> dict[str, Any]:
@@ -189,6 +227,7 @@ def data_facts(data: Data) -> dict[str, Any]:
         "raw_shape": data.train.inputs.shape,
         "transform": describe(data.transform),
         "sha256": data_digest(data),
+        **({"inputs_sha256": mark} if (mark := fingerprint(data.train.inputs)) else {}),
         **({"val_labels": "clean"} if data.clean_val else {}),
     }
     return dict(json.loads(json.dumps(facts)))
@@ -213,7 +252,7 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
     seconds = sum(timing["train_seconds"] for timing in outcome.timing)
     return {
         "method": config.method.name,
-        "result": job.method.keeps,
+        "result": job.method.keeps if chosen else "last",
         "test_accuracy": last.get("test_accuracy"),
         "selected_test_accuracy": selected.get("test_accuracy"),
         "test_top5": last.get("test_top5"),
@@ -239,6 +278,7 @@ def gathered(job: Job, outcome: Outcome) -> tuple[Rows, Evidence] | None:
     if outcome.witness is None:
         return None
     facts = {"epochs": len(outcome.records), "peak": outcome.selected_epoch}
+    facts |= {"clean_val": True} if job.data.clean_val else {}
     evidence = Evidence(**outcome.witness.gather(job.method.belief()), facts=facts)
     parts = {"train": job.data.train} | ({} if job.data.val is None else {"val": job.data.val})
     ids = [str(id_) for part in parts.values() for id_ in part.ids.tolist()]
@@ -307,7 +347,8 @@ def _load(data: Any, config: Config) -> Data:
         return load(config.data, config.noise, config.seed)
     if isinstance(data, tuple | list) and len(data) == 2:
         return from_arrays(data[0], data[1], config=config.data, noise=config.noise, seed=config.seed)
-    return from_dataset(data, config=config.data, noise=config.noise, seed=config.seed)
+    with private_randomness(torch.device("cpu")):  # every item is read once, and may be drawn
+        return from_dataset(data, config=config.data, noise=config.noise, seed=config.seed)
 
 
 def _name_of(model: Any) -> str:

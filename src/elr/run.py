@@ -46,7 +46,7 @@ class Run:
     @cached_property
     def config(self) -> Config:
         """The resolved configuration."""
-        return resolve(read_toml(self.path / "config.toml"))
+        return resolve(read_toml(self.path / "config.toml"), trained=True)
 
     @property
     def finished(self) -> bool:
@@ -77,16 +77,17 @@ class Run:
 
     def method(self, which: Which = "result") -> Method:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
-        method = self.config.make_method()
+        method = self.config.make_method(trained=True)
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
         if self._model is not None:
             maker = model_function(self._model)
         else:
-            maker = self.config.model_maker(shape, classes, pretrained=False)
+            maker = self.config.model_maker(shape, classes, trained=True)
         with private_randomness(torch.device("cpu")):  # weights are drawn, then replaced
             method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
-        if which == "result":
-            which = "selected" if method.keeps == "selected" else "last"
+        if which == "result":  # without validation nothing was selected, and the last epoch is the result
+            chosen = method.keeps == "selected" and (self.path / "selected.safetensors").is_file()
+            which = "selected" if chosen else "last"
         name = "model" if which == "last" else "selected"
         tensors, _ = read_tensors(self.path / f"{name}.safetensors")
         method.load_state_dict(tensors)
@@ -132,8 +133,14 @@ class Run:
 
     def input_config(self, source: str) -> DataConfig:
         """How to read new inputs like those the run was trained on."""
+        trained = self.config.data
         size = self.facts["raw_shape"][-1] if len(self.facts["raw_shape"]) == 3 else None
-        return DataConfig(source=source, image_size=size, root=self.config.data.root)
+        # Where data sets are; but below it, the relative paths of another manifest would be the training pictures.
+        root = None if Path(source).is_file() else trained.root
+        columns = {
+            name: getattr(trained, name) for name in ("path_column", "label_column", "split_column", "id_column")
+        }
+        return DataConfig(source=source, image_size=size, root=root, on_bad_file=trained.on_bad_file, **columns)
 
 
 def model_function(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:

@@ -10,7 +10,7 @@ from elr.data import DataConfig, from_arrays
 from elr.data.augment import VectorTransform
 from elr.data.inputs import TensorInputs
 from elr.data.split import balanced
-from elr.data.stream import Stream, TrainData
+from elr.data.stream import Batch, Stream, TrainData
 from elr.engine.optim import OptimConfig
 from elr.engine.schedule import SCHEDULES
 from elr.engine.train import Job, train
@@ -117,6 +117,29 @@ def test_methods_train_on_balanced_batches_and_keep_a_row_for_every_example(meth
         (table,) = (value for key, value in this.method.state_dict().items() if key.endswith("_extra_state"))
         assert table.shape == (100, 4)
         assert 20 <= (table.sum(dim=1) > 0).sum() <= 48  # rows seen in two epochs of 24 draws
+
+
+def test_joint_optimisation_has_a_label_for_examples_that_no_epoch_came_to():
+    this = replace(job("joint_optim"), epochs=8)
+    train(this)
+    labels = this.method.corrected.values
+    torch.testing.assert_close(labels.sum(dim=1), torch.ones(100))
+    assert (labels.max(dim=1).values == 1).any()  # the given one
+    assert (labels.max(dim=1).values < 1).any()  # the mean of predictions
+
+
+def test_temporal_ensembling_asks_no_consistency_of_an_example_it_sees_for_the_first_time():
+    method = METHODS["temporal_ensembling"]()
+    method.build(lambda k=0: torch.nn.Linear(3, 2), 4, 2)
+    method.ensemble.values[1] = torch.tensor([0.3, 0.1])  # seen once with alpha .6: .4 p
+    clock = Clock(0, epoch=5, epochs=10)
+    losses = [
+        method.step(Batch(torch.tensor([row]), torch.ones(1, 3), torch.tensor([0])), clock).log["consistency"]
+        for row in (0, 1)
+    ]
+    p = method.nets[0](torch.ones(1, 3)).softmax(dim=1)
+    assert losses[0] == 0
+    torch.testing.assert_close(losses[1], ((p - torch.tensor([[0.75, 0.25]])) ** 2).mean())
 
 
 def test_more_epochs_see_the_same_draws_as_fewer():

@@ -4,6 +4,7 @@ Times of cells that ran side by side say how busy the machine was, so they are u
 """
 
 import statistics
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +64,11 @@ def time_methods(grid: Grid, out: Path, methods: tuple[str, ...], tell: Callable
             continue
         tell(method, number, len(methods))
         data = data or _data(grid)
-        times = time_beside(_serial(grid, grid.baseline()), _serial(grid, _of(grid, method)), data)
+        try:
+            times = time_beside(_serial(grid, grid.baseline()), _serial(grid, _of(grid, method)), data)
+        except (FloatingPointError, RuntimeError) as error:  # hours of finished runs are worth more than their cost
+            warnings.warn(f"{method} was not timed: {error}", stacklevel=2)
+            continue
         found[method] = {"noise": setting_name(*grid.noises[0]), **times}
         write_json(out / "timing.json", found)
 

@@ -232,19 +232,3 @@ def _epochs_done(out: Path, cell: Work) -> int:
     """Complete lines of the cell's records."""
     path = folder(out, cell) / "records.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0
-
-
-@contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Keep a second queue out of the same folder; the lock is gone when the process is, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # not POSIX: two queues in one folder are then the user's affair
-        yield
-        return
-    with open(out / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"another queue of elr is running in {out}: wait for it, or use another --out") from None
-        yield

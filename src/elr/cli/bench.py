@@ -22,7 +22,7 @@ from elr.bench.grid import (
 )
 from elr.bench.table import COLUMNS, page, tidy, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
-from elr.bench.work import locked, run_cells
+from elr.bench.work import run_cells
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
 from elr.cli.progress import clock, grid_watcher
 from elr.config import FREE, Config, Option, options
@@ -32,6 +32,7 @@ from elr.data.stream import JITTER
 from elr.fit import check_network, data_facts, same_data
 from elr.methods import METHODS
 from elr.report.comparison import draw_comparison
+from elr.report.lock import alone
 from elr.report.machine import facts
 from elr.report.records import write_csv, write_json
 
@@ -57,7 +58,7 @@ def bench(argv: Sequence[str]) -> int:
     for line in [] if args.quiet else lines:
         print(line, file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with alone(out, f"another queue of elr is running in {out}: wait for it, or use another --out"):
         return _run(grid, out, jobs, data, as_typed("elr bench", argv), timed=not args.no_timing, quiet=args.quiet)
 
 
@@ -193,6 +194,8 @@ def _try_data(grid: Grid, out: Path | None) -> Data:
     for kind, rate in grid.noises:
         config = grid.config(grid.methods[0], kind, rate, grid.seeds[0])
         data = load(config.data, config.noise, config.seed)
+        if data.val is None and data.test is None:
+            raise ValueError("nothing to compare methods by: the data have no test part, and data.val_fraction is 0")
         check_network(config.model_maker(data.shape, data.num_classes), data)
         loaded.append(data)
         here = [c for c in grid.cells if (c.noise, c.rate, c.seed) == (kind, rate, grid.seeds[0])]

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from elr.data import DataConfig, clothing1m, ilsvrc, webvision
-from elr.data.cifar import KINDS, holds
+from elr.data.cifar import KINDS, find_cifar
 from elr.data.published import find
 from elr.engine.device import RuntimeConfig, fast_bfloat16
 from elr.engine.memory import keep_freed_blocks
@@ -39,7 +39,8 @@ def examine(root: str | None) -> Iterator[str]:
         if where is None:
             yield f"{name:<16}no folder to look in: set ELR_DATA or give --data.root"
         elif name in KINDS:
-            yield f"{name:<16}{'found' if holds(Path(where), name) else 'not found'} below {where}"
+            place = find_cifar(Path(where), name)
+            yield f"{name:<16}{f'not found below {where}' if place is None else f'found in {place}'}"
         else:
             yield f"{name:<16}{_published(name, where)}"
     for package, extra in (("torchvision", "vision"), ("timm", "vision"), ("pyarrow", "parquet")):

@@ -90,6 +90,9 @@ def _run(words: list[str]) -> int:
     except (FloatingPointError, OSError) as error:
         print(f"elr: {_line(error)}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        print(f"elr: not enough memory: {_line(error) or 'smaller batches or images take less'}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("elr: interrupted", file=sys.stderr)
         return 1

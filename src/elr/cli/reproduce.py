@@ -8,13 +8,14 @@ from typing import Any
 
 from elr.bench.grid import is_done
 from elr.bench.timing import epoch_seconds
-from elr.bench.work import locked, run_cells
+from elr.bench.work import run_cells
 from elr.cli.bench import job_count
 from elr.cli.flags import Parser, as_typed, parse
 from elr.cli.progress import clock, grid_watcher
 from elr.convert import convert
 from elr.data import load
 from elr.fit import check_network
+from elr.report.lock import alone
 from elr.reproduce.catalogue import EXPERIMENTS
 from elr.reproduce.experiment import Trial
 from elr.reproduce.queue import Order, as_scale, orders, own_settings, refuse_unfinished, runs, write_report
@@ -36,6 +37,8 @@ def reproduce(argv: Sequence[str]) -> int:
     if not args.NAME:
         raise ValueError(f"which figure or table? {', '.join(EXPERIMENTS)}, or all; --list explains them")
     seeds = None if args.seeds is None else convert(args.seeds, int, "--seeds")
+    if seeds is not None and seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {seeds}")
     found = orders(args.NAME, scale, given, only=args.only, seeds=seeds)
     trials = runs(found)
     jobs = job_count(args.jobs, trials[0].config) if trials else 1
@@ -52,7 +55,7 @@ def reproduce(argv: Sequence[str]) -> int:
     for line in [] if args.quiet else lines:
         print(line, file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
+    with alone(out, f"another queue of elr is running in {out}: wait for it, or use another --out"):
         return _run(found, todo, out, jobs, scale, given, argv, quiet=args.quiet)
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.y)
 
-    @property
+    @cached_property  # asked for with every evaluation, and a million names take seconds to hash
     def keys(self) -> Tensor:
         """(n,) int64: the ids themselves if they are integers, else a hash of each. Augmentation draws from these."""
         if self.ids.dtype.kind == "i":

@@ -1,5 +1,6 @@
 """Inputs of a split: in memory (or mapped from a file), or a selection of rows of others."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,12 @@ def check_finite(x: Tensor, name: str) -> None:
         if not fine.all():
             row = start + int((~fine).nonzero()[0])
             raise ValueError(f"{name} holds NaN, infinity or a value beyond float32 in row {row}")
+
+
+def fingerprint(inputs: Inputs, most: int = 4096) -> str | None:
+    """Hash of some rows, evenly spread, of inputs in memory; None for others: a dataset may draw at every look."""
+    held = inputs.inputs if isinstance(inputs, Rows) else inputs
+    if not isinstance(held, TensorInputs):
+        return None
+    rows = torch.linspace(0, len(inputs) - 1, min(most, len(inputs))).long()
+    return hashlib.sha256(inputs.fetch(rows).numpy().tobytes()).hexdigest()

@@ -123,7 +123,10 @@ class TrainData:
     def _lap(self, stream: Stream, seed: int, where: tuple[int, ...], side: int | None) -> Iterator[Batch]:
         """Once over the rows of a stream."""
         order = torch.from_numpy(self._order(stream, seed, where))
-        for index in torch.split(order, batch_sizes(len(order), stream.batch_size or self.batch_size)):
+        sizes = batch_sizes(len(order), stream.batch_size or self.batch_size)
+        for b, index in enumerate(torch.split(order, sizes)):
+            # A dataset of the user's may draw its own augmentation: the same here after a restart.
+            torch.default_generator.manual_seed(fold(seed, "fetch", *where, b))
             raw = self.inputs.fetch(index)
             views = (self._view(raw, index, stream, view, seed, where) for view in range(stream.views))
             first, *others = views if side is None else (resized(x, side) for x in views)

@@ -28,7 +28,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         seen.add(tensor.data_ptr())
     with replacing(path) as temporary:
         # One entry: safetensors writes several in a random order, and equal runs are to give equal bytes.
-        save_file(own, temporary, metadata={_METADATA: json.dumps(dict(metadata), sort_keys=True)})
+        try:
+            save_file(own, temporary, metadata={_METADATA: json.dumps(dict(metadata), sort_keys=True)})
+        except SafetensorError as error:  # a full disk, say: then the line is the same as for every other file
+            raise OSError(f"{path} cannot be written: {error}") from error
         # safetensors makes private files; these are as readable as the folder they are in.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
 

@@ -37,12 +37,16 @@ class RuntimeConfig:
     def autocast(self, device: torch.device) -> AbstractContextManager[None]:
         """The context of forward passes. It can be entered again and again."""
         if self.precision == "bfloat16":
-            return torch.autocast(device.type, torch.bfloat16)
+            # Without its cache: many releases of torch keep weights that were cast under no_grad, and a network that
+            # is looked at first and trained then, in the same step, would get no gradient (pytorch issue 112583).
+            return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
         return nullcontext()
 
     def resolved_device(self) -> torch.device:
         """The device that ``auto`` means here."""
         if self.device != "auto":
+            if self.device.partition(":")[0] == "meta":
+                raise ValueError("runtime.device 'meta' holds no numbers; choose auto, cpu, cuda or mps")
             try:
                 return torch.empty(0, device=self.device).device
             except (RuntimeError, AssertionError) as error:

@@ -73,19 +73,22 @@ class Cosine(Curve):
     """Cosine annealing with warm restarts (Loshchilov and Hutter 2017), one step an epoch as in the authors' code."""
 
     period: int = field(default=10, metadata={"help": "epochs between restarts"})
-    min_lr: float = field(default=0.001, metadata={"help": "rate that the cosine falls to"})
+    min_lr: float | None = field(
+        default=None, metadata={"help": "rate that the cosine falls to (default: a twentieth of optim.lr, the paper's)"}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.period < 1:
             raise ValueError(f"schedule.period must be at least 1 epoch, got {self.period}")
-        if not 0.0 <= self.min_lr < math.inf:
+        if self.min_lr is not None and not 0.0 <= self.min_lr < math.inf:
             raise ValueError(f"schedule.min_lr must be at least 0, got {self.min_lr}")
 
     def at(self, clock: Clock, lr: float) -> float:
         """Learning rate at this batch."""
         phase = (clock.epoch % self.period) / self.period
-        return self.min_lr + (lr - self.min_lr) * (1.0 + math.cos(math.pi * phase)) / 2.0
+        least = lr / 20 if self.min_lr is None else self.min_lr
+        return least + (lr - least) * (1.0 + math.cos(math.pi * phase)) / 2.0
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,8 @@ class _Training:
                 result.loss.backward()  # type: ignore[no-untyped-call]
                 self.optimizer.step()
                 self.optimizer.zero_grad(set_to_none=True)
+                if e == done == 0:
+                    _refuse_twins(self.method)
                 if result.then is not None:
                     result.then()
                 if self.outcome.witness is not None and result.seen is not None:
@@ -232,7 +234,12 @@ class _Training:
         if self.job.out is None:
             state = self.outcome.selected_state or {}
         else:
-            state = checkpoint.read_tensors(self.job.out / "selected.safetensors")[0]
+            path = self.job.out / "selected.safetensors"
+            state, about = checkpoint.read_tensors(path)
+            if about.get("epoch") != self.outcome.selected_epoch:  # a later stage wrote it, and its checkpoint is lost
+                raise ValueError(
+                    f"{path} is of epoch {about.get('epoch')}, not {self.outcome.selected_epoch}: start this run again"
+                )
         nets = {name.removeprefix("nets."): value for name, value in state.items() if name.startswith("nets.")}
         self.method.nets.load_state_dict(nets)
 
@@ -256,6 +263,8 @@ class _Training:
         for name in ("records", "timing"):
             path = self.job.out / f"{name}.jsonl"
             kept = [record for record in read_lines(path) if record["epoch"] <= done]
+            if [record["epoch"] for record in kept] != list(range(1, done + 1)):
+                raise ValueError(f"{path} does not have the {done} epochs of the checkpoint: start this run again")
             if path.exists():
                 keep_lines(path, kept)
             setattr(self.outcome, name, kept)
@@ -294,6 +303,19 @@ class _Training:
         for k, net in enumerate(self.method.nets):
             net.load_state_dict(make_net(k).state_dict())
         forget(self.optimizer)
+
+
+def _refuse_twins(method: Method) -> None:
+    """Networks that are alike after a step stay so: co-teaching would choose for itself, decoupling learn nothing.
+
+    Where each has a pass of its own, as in ELR+, two copies of a module are different by now.
+    """
+    first, *others = (list(net.parameters()) for net in method.nets)
+    if any(all(map(torch.equal, first, other)) for other in others):
+        raise ValueError(
+            f"the {len(method.nets)} networks of {type(method).__name__} begin alike and learn alike: give a function"
+            " that builds a new network each time it is called, not a module"
+        )
 
 
 class _Means:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from elr.parts.table import ExampleTable
+from elr.parts.table import ExampleTable, normalised
 
 BYTES = 16
 MOST = 20.0  # logits grow without bound; one epoch must not outweigh all others
@@ -235,9 +235,3 @@ class Witness:
         for name, value in mine.items():
             value.copy_(state[name])
         return True
-
-
-def normalised(table: Tensor) -> Tensor:
-    """Rows that sum to 1; uniform where nothing has been put in yet."""
-    total = table.sum(dim=1, keepdim=True)
-    return torch.where(total > 0, table / total.clamp_min(1e-30), 1.0 / table.shape[1])

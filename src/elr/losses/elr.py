@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from elr.losses.label import wide
-from elr.parts.table import ExampleTable
+from elr.parts.table import ExampleTable, normalised
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -302,9 +302,7 @@ class ELRLoss(nn.Module):
 
     def probabilities(self) -> Tensor:
         """Targets normalised to sum to 1, (n, C): the model's averaged belief; uniform for a row never visited."""
-        total = self.targets.values.sum(dim=1, keepdim=True)
-        uniform = torch.full_like(self.targets.values, 1.0 / self.num_classes)
-        return torch.where(total > 0, self.targets.values / total.clamp_min(1e-30), uniform)
+        return normalised(self.targets.values)
 
     def _check_shapes(self, logits: Tensor, labels: Tensor, index: Tensor) -> None:
         if logits.dim() != 2 or logits.shape[1] != self.num_classes:

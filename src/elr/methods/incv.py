@@ -215,7 +215,9 @@ class INCV(Method):
         return min(MOST_REMOVED, rate / (1.0 - rate)) if rate < 1 else MOST_REMOVED
 
     def _known(self, clock: Clock) -> dict[str, Tensor | float]:
-        """For the records; the noise rate once there is one."""
+        """For the records, once a pass, since it costs a look at every row; the noise rate once there is one."""
+        if clock.batch:
+            return {}
         known: dict[str, Tensor | float] = {"selected": (self.status.values == SELECTED).float().mean()}
         if clock.stage > 0 or self.rate is not None:
             known["noise_rate"] = float(self.noise_rate)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from elr.data.stream import Batch, Stream, TrainData
 from elr.losses import cross_entropy
@@ -91,9 +92,11 @@ class JointOptim(Method):
 
     def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
         """One pass; after it, in the first stage, new labels for the next epoch."""
+        if clock.stage == 0 and data.balanced_batches is not None:  # this epoch will not come to every example
+            self._by_epoch[:, clock.epoch % self.window] = 0.0
         yield Pass(Stream(), self.step)
         if clock.stage == 0 and clock.epoch + 1 >= self._start(clock):
-            self._relabel(clock.epoch + 1)
+            self._relabel(data.y)
 
     def step(self, batch: Batch, clock: Clock) -> Step:
         """Cross entropy with the labels there are, and what keeps predictions spread over classes and sure."""
@@ -128,8 +131,12 @@ class JointOptim(Method):
         return rows if self.labels == "soft" else rows.argmax(dim=1)
 
     @torch.no_grad()
-    def _relabel(self, epochs: int) -> None:
+    def _relabel(self, given: Tensor) -> None:
         """PAPER Eq. 8: labels are the mean of the predictions of the last epochs, made while training."""
-        # DEVIATES from authors' code: the mean is over the epochs there were, because theirs counts zeros before the
-        # tenth and its labels do not sum to 1.
-        self.corrected.values.copy_(self._by_epoch[:, : min(epochs, self.window)].mean(dim=1))
+        # DEVIATES from authors' code: the mean is over the epochs that came to the example, because theirs counts zeros
+        # before the tenth and its labels do not sum to 1. One that none came to keeps the label it has.
+        old = self.corrected.values
+        old = torch.where(old.sum(dim=1, keepdim=True) > 0, old, one_hot(given, old.shape[1]).to(old))
+        visits = (self._by_epoch.sum(dim=2) > 0).sum(dim=1, keepdim=True)  # (n, 1)
+        mean = self._by_epoch.sum(dim=1) / visits.clamp_min(1)
+        self.corrected.values.copy_(torch.where(visits > 0, mean, old))

@@ -11,7 +11,7 @@ from elr.losses.consistency import prediction_mse
 from elr.methods.base import MakeNet, Method, Step, check_range, epochs_of
 from elr.parts.clock import Clock
 from elr.parts.ramp import ramp
-from elr.parts.table import ExampleTable
+from elr.parts.table import ExampleTable, normalised
 
 
 class TemporalEnsembling(Method):
@@ -69,10 +69,12 @@ class TemporalEnsembling(Method):
         logits = self.nets[0](batch.x)
         # The first epoch has no earlier one: w = 0, and the correction of bias would divide by 0.
         w = self.full_weight * ramp(clock.epoch, epochs_of(self.ramp_length, clock.epochs)) if clock.epoch else 0.0
-        t = self.ensemble.rows(batch.index) / (1.0 - self.alpha ** max(clock.epoch, 1))  # (B, C)
+        z = self.ensemble.rows(batch.index)  # (B, C)
+        # Rows of Z sum to 1 - alpha^k after k visits: k is the epoch, but where epochs do not come to every example.
+        visited = z.sum(dim=1) > 0
         ce = cross_entropy(logits, batch.y).mean()
-        consistency = prediction_mse(logits, t).mean()
-        # Each example comes once an epoch, so this is the authors' update at the end of the epoch.
+        consistency = (prediction_mse(logits, normalised(z)) * visited).mean()
+        # Where an epoch comes to every example once, this is the authors' update at its end.
         self.ensemble.average_in(batch.index, logits.detach().float().softmax(dim=1), self.alpha)
         log: dict[str, Tensor | float] = {"ce": ce.detach(), "consistency": consistency.detach(), "weight": w}
         return Step(ce + w * consistency, len(batch.y), seen=(batch.index, logits.detach()), log=log)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from elr.noise.inject import NOISES
 
 KINDS = ("none", "file", *NOISES)
+RATED = tuple(kind for kind in NOISES if kind != "matrix")  # those that are asked for a fraction of labels
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class NoiseConfig:
             raise ValueError(f"unknown noise {self.kind!r}; {hint}")
         if not 0 <= self.rate <= 1:
             raise ValueError(f"noise.rate must lie in [0, 1], got {self.rate}")
-        if self.rate > 0 and self.kind in ("none", "file", "matrix"):
+        if self.rate > 0 and self.kind not in RATED:
             raise ValueError(f"noise.rate {self.rate} has no meaning for noise {self.kind!r}; leave it out")
         for name in ("file", "matrix"):
             if (self.kind == name) != (getattr(self, name) is not None):

@@ -29,7 +29,7 @@ class ExampleTable(nn.Module):
 
     @torch.no_grad()
     def write(self, index: Tensor, rows: Tensor) -> None:
-        """Put rows (B, width) in the place of these examples, all of them different."""
+        """Put rows (B, width) in the place of these examples; of one that stands there twice only one row is kept."""
         self.values[index] = rows.to(self.values.dtype)
 
     def average_in(self, index: Tensor, p: Tensor, beta: float) -> Tensor:
@@ -95,3 +95,9 @@ class ExampleTable(nn.Module):
         if state.shape != self.values.shape:
             raise ValueError(f"saved table has shape {tuple(state.shape)}, this one {tuple(self.values.shape)}")
         self.values.copy_(state)
+
+
+def normalised(table: Tensor) -> Tensor:
+    """Rows that sum to 1; uniform where nothing has been put in yet."""
+    total = table.sum(dim=1, keepdim=True)
+    return torch.where(total > 0, table / total.clamp_min(1e-30), 1.0 / table.shape[1])

@@ -68,9 +68,11 @@ def read_json(path: Path) -> Any:
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """Append one record as a line of JSON."""
+    """Append one record as a line of JSON, on the disk when this returns: what is written next relies on it."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_lines(path: Path) -> list[Record]:
