@@ -113,6 +113,8 @@ def write_runs(folder: Path) -> None:
     header.write_text(header.read_text().replace('"symmetric"', '"pair"'))
     (folder / "foreign").mkdir()
     (folder / "foreign" / "thesis.txt").write_text("mine")
+    (folder / "notes" / "ce").mkdir(parents=True)
+    (folder / "notes" / "ce" / "notes.txt").write_text("mine")
     (folder / "file").write_text("mine")
 
 
@@ -237,6 +239,12 @@ CASES = {
     "changed noise": (TRAIN + "--noise file --noise.file noise_changed", "noise_changed: noise.json and noise.npz do"),
     "missing noise": (TRAIN + "--noise file --noise.file nowhere", "noise file nowhere.json does not exist"),
     "noise of other data": ("train digits --noise file --noise.file run", "made for other classes"),
+    "noise without a rate": (TRAIN + "--noise symmetric", "noise 'symmetric' needs noise.rate"),
+    "negative seed": (TRAIN + "--seed -1", "seed must be 0 or more, got -1"),
+    "negative seed of noise": (TRAIN + "--noise.seed -2", "noise.seed must be 0 or more, got -2"),
+    "cosine that rises": (
+        TRAIN + "--schedule cosine --schedule.min_lr 0.1 --optim.lr 0.01", "schedule.min_lr 0.1 is above optim.lr 0.01"
+    ),
     # configuration files
     "truncated TOML": (TRAIN + "--config truncated.toml", "configuration truncated.toml cannot be read"),
     "TOML that is not text": (TRAIN + "--config binary.toml", "configuration binary.toml cannot be read"),
@@ -247,6 +255,8 @@ CASES = {
     "dropout above one": ("train photos --model.dropout 1.5", "dropout"),
     "network from Python": (TRAIN + "--model custom:Mine", "model 'custom:Mine' was given from Python"),
     "device that does not exist": (TRAIN + "--runtime gpu", "runtime.device 'gpu' cannot be used here"),
+    "network of no width": ("train photos --model resnet18 --model.width -1", "the network cannot be built: "),
+    "device without numbers": (TRAIN + "--runtime meta", "runtime.device 'meta' holds no numbers"),
     "device that is not there": (TRAIN + "--runtime cuda:99", "runtime.device 'cuda:99' cannot be used here"),
     # output
     "another run": ("train fine.npz --out run", "run already holds a run; go on with --resume"),
@@ -255,6 +265,11 @@ CASES = {
     "a file on the way": ("train fine.npz --out file/new", "file is a file, not a folder"),
     "demo among foreign files": ("demo --out foreign", "foreign holds more than a demo (thesis.txt)"),
     "demo in place of foreign files": ("demo --force --out foreign", "holds more than a demo (thesis.txt)"),
+    "demo in place of another's folder": ("demo --force --out notes", "notes/ce is not of a demo; choose another"),
+    "no seeds of a figure": ("reproduce figA1 --seeds -3 --out new", "--seeds must be at least 1, got -3"),
+    "nothing to compare by": (
+        "bench fine.npz --model mlp --data.val_fraction 0 --out new", "nothing to compare methods by"
+    ),
     "demo in place of a file": ("demo --force --out file", "file is a file, not a folder"),
     "predictions over a file": ("predict run fine.npz --out what.foo", "what.foo exists already"),
     # resume

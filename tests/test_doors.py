@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 import elr
 from elr.cli import main
+from elr.report.lock import alone
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
 SMALL = ["--model", "small_cnn", "--model.width", "4"]
@@ -206,6 +208,14 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_reckons_with_what_a_method_costs_after_its_warm_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "digits", "--method", "dividemix", *SMALL, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    cost, step, epoch = (float(out.partition(f"{word} ")[2].split()[0]) for word in ("cost", "step", "about"))
+    assert cost == pytest.approx(7.67)
+    assert epoch == pytest.approx(cost * 11 * step / 1e3, abs=0.06 + 0.05 * epoch)  # as rounded
+
+
 def test_without_out_the_same_settings_go_to_the_same_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +316,124 @@ def test_evaluate_repeats_the_accuracy_of_the_summary(trained: Trained, capsys: 
     assert capsys.readouterr().out.startswith(f"accuracy {summary['test_accuracy']:.2%} on 360 examples (digits, test)")
 
 
+def test_evaluate_refuses_data_that_changed_since_training(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(photos, "photos")
+    assert main(["train", "photos", "--model", "linear", "--epochs", "1", "--quiet", "--out", "run"]) == 0
+    words = ["evaluate", "run", "--split", "train"]
+    assert main(words) == 0
+
+    def refused(what: str) -> None:
+        capsys.readouterr()
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line == f"elr: the data have changed since training ({what}); name what to evaluate as DATA"
+
+    Path("photos/dog").rename("photos/ant")  # were it taken for class 0, cats would be dogs
+    refused("classes")
+    Path("photos/ant").rename("photos/dog")
+    Path("photos/cat/00.jpg").rename("photos/cat/99.jpg")
+    refused("ids or labels")
+    Path("photos/cat/99.jpg").unlink()
+    refused("train_examples is 42, was 43")
+    assert main(["evaluate", "run", "photos"]) == 0
+
+
+def test_evaluate_asks_for_the_data_of_a_run_on_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elr.fit("linear", (X, Y), epochs=1, out=tmp_path / "run")
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    assert "name what to evaluate as DATA" in capsys.readouterr().err
+    np.savez(tmp_path / "again.npz", x=X, y=Y)
+    assert main(["evaluate", str(tmp_path / "run"), str(tmp_path / "again.npz")]) == 0
+
+
+@pytest.fixture
+def manifest_run(photos: Path, photo_run: Path, tmp_path: Path) -> Path:
+    """The run on photos, as if those had been named by a manifest elsewhere, in columns of its own."""
+    config = Path(shutil.copytree(photo_run, tmp_path / "run")) / "config.toml"
+    text = config.read_text().replace('path_column = "path"', 'path_column = "file"')
+    config.write_text(text.replace("[data]\n", f'[data]\nroot = "{photos}"\n'))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "m.csv").write_text("file,label\ncat/00.jpg,cat\ndog/00.jpg,dog\n")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["predict", "evaluate"])
+def test_another_manifest_has_the_columns_but_not_the_pictures_of_the_first(
+    name: str, photos: Path, manifest_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [name, str(manifest_run), str(tmp_path / "other" / "m.csv")]
+    assert main(words) == 2
+    assert f"cannot decode {tmp_path}/other/cat/00.jpg" in capsys.readouterr().err
+    assert main([*words, "--data.root", str(photos)]) == 0
+    assert capsys.readouterr().err == ""
+    assert main([*words, "--data.path_column", "path"]) == 2
+    assert "has no column 'path'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["predict", "evaluate"])
+def test_a_picture_that_cannot_be_read_may_be_left_out(
+    name: str, photos: Path, photo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Path(shutil.copytree(photos, tmp_path / "photos")) / "cat" / "00.jpg"
+    bad.write_bytes(b"")
+    words = [name, str(photo_run), str(tmp_path / "photos")]
+    assert main(words) == 2
+    assert "data.on_bad_file skip leaves such files out" in capsys.readouterr().err
+    assert main([*words, "--data.on_bad_file", "skip"]) == 0
+    assert capsys.readouterr().err == f"left out: 1 files that cannot be decoded, first {bad}\n"
+
+
+def test_predict_looks_first_where_it_will_write(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("elr.cli.commands.load_unlabelled", lambda config: pytest.fail("read the inputs"))
+    (tmp_path / "mine.csv").write_text("mine")
+    for out, message in (("mine.csv", "exists already"), ("nowhere/p.csv", "there is no folder")):
+        assert main(["predict", str(trained.path), "digits", "--out", str(tmp_path / out)]) == 2
+        assert message in capsys.readouterr().err
+    assert (tmp_path / "mine.csv").read_text() == "mine"
+
+
+def test_predictions_that_cannot_be_written_leave_no_file(photos: Path, photo_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    shutil.copy(photos / "cat" / "00.jpg", tmp_path / "new" / os.fsdecode(b"\xff.jpg"))  # a name that is no text
+    assert main(["predict", str(photo_run), str(tmp_path / "new"), "--out", str(tmp_path / "p.csv")]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_work_on_many_files_is_shown_while_it_lasts(
+    photos: Path, photo_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["predict", str(photo_run), str(photos)]
+    assert main(words) == 0
+    assert capsys.readouterr().err == ""  # soon done
+    monkeypatch.setattr("elr.cli.progress.CountLines.PATIENCE", 0.0)
+    assert main(words) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("checking image files  32/48  left 0:0")
+    assert lines[1:] == ["checking image files  48/48  left 0:00", "predicting  48/48  left 0:00"]
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    train = ["train", str(photos), "--model", "linear", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main(train) == 0
+    assert "sizes of image files  48/48" in capsys.readouterr().err
+
+
+def test_work_on_many_files_is_a_bar_on_a_terminal(
+    photos: Path, photo_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("elr.cli.progress.CountBar.PATIENCE", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(["evaluate", str(photo_run), str(photos)]) == 0
+    shown = capsys.readouterr().err
+    assert "━" in shown
+    assert "48/48" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # the cursor comes back
+
+
 # What there is
 
 
@@ -359,6 +487,12 @@ def test_doctor_reports_on_the_machine(tmp_path: Path, capsys: pytest.CaptureFix
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["torch"] == version("torch")
     assert lines["cifar10"] == f"not found below {tmp_path}"
+    place = tmp_path / "cifar-10-batches-bin"
+    place.mkdir()
+    for name in ("data_batch_1.bin", "batches.meta.txt"):
+        (place / name).touch()
+    assert main(["doctor", "--data.root", str(tmp_path)]) == 0
+    assert f"found in {place}" in capsys.readouterr().out
     assert {"device", "threads", "bfloat16", "allocator", "timm"} <= set(lines)
 
 
@@ -414,6 +548,50 @@ def test_fit_takes_a_module_and_leaves_it_as_it_was(method: str, tmp_path: Path)
     assert accuracy(again, tmp_path / "new.npz") == accuracy(run, X)
 
 
+@pytest.mark.parametrize("method", ["co_teaching", "co_teaching_plus", "decoupling", "incv"])
+def test_two_networks_that_would_stay_alike_are_refused(method: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 networks of .* begin alike and learn alike: give a function"):
+        elr.fit(nn.Linear(6, 2), (X, Y), method=method, out=tmp_path / "run", **FIT)
+    elr.fit(lambda: nn.Linear(6, 2), (X, Y), method=method, out=tmp_path / "other", **FIT)
+
+
+def test_a_network_that_flattens_by_view_gets_the_layout_it_can_take(tmp_path: Path) -> None:
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.head = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(4 * 36, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.conv(x).relu()
+            return self.head(x.view(len(x), -1))  # type: ignore[no-any-return]
+
+    images = np.random.default_rng(0).normal(size=(96, 1, 6, 6)).astype(np.float32)
+    run = elr.fit(Flat, (images, Y), method="ce", epochs=1, out=tmp_path / "run")
+    assert not run.config.runtime.channels_last
+    assert run.predict(images).shape == (96,)
+    assert elr.NoisyLabelClassifier(model=Flat(), epochs=1).fit(images, Y).predict(images).shape == (96,)
+    assert elr.fit("small_cnn", (images, Y), method="ce", epochs=1, out=tmp_path / "c").config.runtime.channels_last
+
+
+@pytest.mark.parametrize("method", ["early_stopping", "forward"])
+def test_without_validation_the_last_epoch_is_the_result(method: str, tmp_path: Path) -> None:
+    data = {"source": (X, Y), "val_fraction": 0.0}
+    run = elr.fit("linear", data, method=method, out=tmp_path / "run", **FIT)
+    assert run.summary["result"] == "last"
+    assert (run.predict(X) == run.predict(X, which="last")).all()
+
+
+def test_a_run_needs_its_matrix_file_no_more(tmp_path: Path) -> None:
+    (tmp_path / "T.csv").write_text("0.8,0.2\n0.3,0.7\n")
+    method = {"name": "backward", "matrix": str(tmp_path / "T.csv")}
+    run = elr.fit("linear", (X, Y), method=method, out=tmp_path / "run", **FIT)
+    before = run.predict_proba(X)
+    (tmp_path / "T.csv").unlink()
+    again = elr.Run(tmp_path / "run")
+    assert (again.predict_proba(X) == before).all()
+    torch.testing.assert_close(again.method().transition, torch.tensor([[0.8, 0.2], [0.3, 0.7]]))
+
+
 def test_a_run_on_a_network_of_ones_own_says_what_it_needs(tmp_path: Path) -> None:
     elr.fit(nn.Linear(6, 2), (X, Y), epochs=1, out=tmp_path / "run")
     with pytest.raises(ValueError, match=r"'custom:Linear' was given from Python: use elr.fit and elr.Run"):
@@ -454,6 +632,64 @@ def test_fit_resumes(tmp_path: Path) -> None:
         elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3)
     elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3, resume=True)
     assert (run.path / "model.safetensors").read_bytes() == weights
+
+
+def test_a_finished_run_is_given_back_for_its_own_data_only(tmp_path: Path) -> None:
+    def fit(x: object, y: object) -> elr.Run:
+        data = {"source": (x, y), "standardize": False}
+        return elr.fit("linear", data, out=tmp_path / "run", epochs=1, resume=True)
+
+    first = fit(X, Y).summary
+    assert fit(X, Y).summary == first
+    with pytest.raises(ValueError, match="a run on other data: sha256 has changed"):
+        fit(X, np.where(Y == "up", "down", "up"))
+    with pytest.raises(ValueError, match="a run on other data: inputs_sha256 has changed"):
+        fit(X + 1, Y)
+
+
+def test_a_folder_is_for_one_process_at_a_time(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with alone(tmp_path / "run", "busy"), pytest.raises(ValueError, match="another process is training in"):
+        elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=1)
+    elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=1)
+
+
+class Jittered(Dataset[tuple[torch.Tensor, str]]):
+    """Draws its own augmentation, as torchvision's transforms do."""
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, row: int) -> tuple[torch.Tensor, str]:
+        return torch.from_numpy(X[row]) + 0.1 * torch.randn(6), str(Y[row])
+
+
+class Interrupt:
+    """Stops training after an epoch."""
+
+    def batch(self, epoch: int, done: int, total: int) -> None:
+        pass
+
+    def epoch(self, record: object, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_dataset_that_draws_is_drawn_alike_after_a_restart(tmp_path: Path) -> None:
+    whole = elr.fit("linear", Jittered(), out=tmp_path / "whole", epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        elr.fit("linear", Jittered(), out=tmp_path / "cut", epochs=3, progress=Interrupt())
+    torch.rand(7)
+    cut = elr.fit("linear", Jittered(), out=tmp_path / "cut", epochs=3, resume=True)
+    assert (cut.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+def test_records_that_do_not_reach_the_checkpoint_are_not_built_on(tmp_path: Path) -> None:
+    run = elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3)
+    (run.path / "summary.json").unlink()
+    lines = (run.path / "records.jsonl").read_text().splitlines(keepends=True)
+    (run.path / "records.jsonl").write_text(lines[0] + lines[2])
+    with pytest.raises(ValueError, match="does not have the 3 epochs of the checkpoint"):
+        elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=3, resume=True)
 
 
 def test_the_shell_and_python_give_the_same_run(trained: Trained, tmp_path: Path) -> None:

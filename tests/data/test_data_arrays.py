@@ -268,6 +268,8 @@ ERRORS = {
     "two columns": ({"y": np.zeros((60, 2))}, r"one per example, got shape \(60, 2\)"),
     "outside": ({"classes": ("a", "b")}, "label '2' of the train part of arrays is outside the 2 classes: a, b"),
     "below": ({"y": np.tile([-1, 1], 30), "classes": ("a", "b")}, "label -1"),
+    "two of a name": ({"classes": ("a", "b", "a")}, "arrays has two classes called 'a'"),
+    "negative text": ({"y": np.tile(["-1", "1"], 30)}, "label -1 .* is negative"),
     "test label": ({"x_test": np.zeros((2, 5)), "y_test": [0, 7]}, "label '7' of the test part of arrays is outside"),
     "test shape": (
         {"x_test": np.zeros((2, 4)), "y_test": [0, 1]},
@@ -372,10 +374,13 @@ def test_every_option_has_a_help_text():
 
 def test_inputs_without_labels_can_be_predicted_on(tmp_path, blobs):
     np.savez(tmp_path / "d.npz", x=blobs[0])
-    inputs, ids = load_unlabelled(DataConfig(str(tmp_path / "d.npz")))
+    inputs, ids, _ = load_unlabelled(DataConfig(str(tmp_path / "d.npz")))
     assert len(inputs) == len(ids) == 60
-    inputs, ids = load_unlabelled(DataConfig("digits"))
+    inputs, ids, _ = load_unlabelled(DataConfig("digits"))
     assert len(inputs) == len(ids) == 360
+    np.savez(tmp_path / "d.npz", x=blobs[0], id=np.arange(59))
+    with pytest.raises(ValueError, match=r"d\.npz: there are 60 inputs, and ids of shape \(59,\)"):
+        load_unlabelled(DataConfig(str(tmp_path / "d.npz")))
 
 
 def test_a_time_stamp_keeps_its_digits():

@@ -87,6 +87,14 @@ def test_cifar100_takes_superclasses_from_the_data(tmp_path, layout):
     assert data.transform.mean == (0.5071, 0.4867, 0.4408)
 
 
+def test_human_labels_are_judged_by_those_of_cifar(tmp_path):
+    cifar10(tmp_path, "binary")
+    np.savez(tmp_path / "human.npz", worst=(np.arange(100) + 1) % 10)
+    data = load(DataConfig("cifar10", root=str(tmp_path), labels=str(tmp_path / "human.npz")))
+    assert np.array_equal(data.train.y, (data.train.ids + 1) % 10)
+    assert np.array_equal(data.train.y_true, data.train.ids % 10)
+
+
 def test_cifar_is_found_through_the_environment(tmp_path, monkeypatch):
     cifar10(tmp_path, "binary")
     monkeypatch.setenv("ELR_DATA", str(tmp_path))

@@ -1,4 +1,5 @@
 import csv
+import errno
 import io
 import os
 import shutil
@@ -10,7 +11,7 @@ from PIL import Image
 
 from elr.data import DataConfig, load, load_unlabelled
 from elr.data.augment import ImageTransform
-from elr.data.images import decode
+from elr.data.images import decode, watched
 from elr.noise import NoiseConfig
 
 
@@ -48,6 +49,33 @@ def test_folders_of_splits(photos, tmp_path):
     assert data.val.ids[0] == "valid/cat/0.jpg"
 
 
+def test_folders_of_splits_may_have_capitals(photos, tmp_path):
+    for split in ("Train", "TEST"):
+        shutil.copytree(photos, tmp_path / "all" / split)
+    data = load(DataConfig(str(tmp_path / "all"), val_fraction=0))
+    assert data.classes == ("cat", "dog")
+    assert (len(data.train), len(data.test)) == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (("train", "test", "extra"), "has a part 'test' with folders inside, but 'extra' beside it is neither"),
+        (("Test", "val"), "has a part 'Test' with folders inside, but no part 'train'"),
+    ],
+)
+def test_a_folder_beside_splits_that_is_none_is_named(photos, tmp_path, folders, message):
+    for name in folders:
+        shutil.copytree(photos, tmp_path / "all" / name)
+    with pytest.raises(ValueError, match=message):
+        load(DataConfig(str(tmp_path / "all")))
+
+
+def test_a_class_may_be_called_like_a_split(photos):
+    (photos / "dog").rename(photos / "test")
+    assert load(DataConfig(str(photos), val_fraction=0)).classes == ("cat", "test")
+
+
 def test_other_files_are_no_classes_and_no_images(photos):
     (photos / "notes.txt").write_text("hello")
     (photos / "cat" / "Thumbs.db").write_bytes(b"x")
@@ -80,6 +108,37 @@ def test_the_disk_cache_notices_a_changed_file(photos, tmp_path, paint):
     after = pixels(load(config).train)
     assert not torch.equal(before[0], after[0])
     assert torch.equal(before[1:], after[1:])
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing_behind(photos, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    config = DataConfig(str(photos), image_size=8, cache="disk", cache_dir=str(tmp_path / "cache"))
+    with pytest.raises(OSError, match=r"no room for 2,432 bytes of decoded images in .*cache: No space left"):
+        load(config)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_two_processes_may_make_the_same_disk_cache(photos, tmp_path, monkeypatch):
+    moved = []
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: (moved.append(old.name), replace(old, new)))
+    load(DataConfig(str(photos), image_size=8, cache="disk", cache_dir=str(tmp_path / "cache")))
+    assert len(set(moved)) == 2
+    assert all(f".{os.getpid()}." in name for name in moved)
+
+
+@pytest.mark.parametrize(("cache", "title"), [("none", "checking image files"), ("ram", "decoding image files")])
+def test_whoever_watches_hears_how_far_the_reading_is(photos, cache, title):
+    told = []
+    with watched(lambda *what: told.append(what)):
+        data = load(DataConfig(str(photos), cache=cache))
+    assert told == [("sizes of image files", 12, 12), (title, 12, 12)]
+    pixels(data.train)
+    load(DataConfig(str(photos), cache=cache))
+    assert len(told) == 2  # neither of training nor after the end
 
 
 @pytest.mark.parametrize("cache", ["none", "ram", "disk"])
@@ -236,6 +295,7 @@ MANIFEST_ERRORS = [
     ([("path", "label"), ("cat/1.jpg",)], "line 2 of .* has 1 values, the header 2"),
     ([("path", "label"), ("cat/1.jpg", "")], "row 1 of .* has no label"),
     ([("path", "label"), ("", "cat")], "row 1 of .* has no path"),
+    ([("path", "label"), ("cat/1.jpg", "-1"), ("dog/1.png", "1")], "label -1 of .* is negative"),
     ([("path", "path"), ("", "cat")], "names a column twice"),
     ([("path", "label"), *ROWS, ROWS[0]], "id 'cat/0.jpg' occurs more than once"),
     ([("path", "label", "split"), ("cat/1.jpg", "cat", "training")], "split 'training' in row 1"),
@@ -266,14 +326,15 @@ def test_noise_that_depends_on_the_input_reads_files(photos):
 
 
 def test_pictures_without_labels_can_be_predicted_on(photos):
-    inputs, ids = load_unlabelled(DataConfig(str(photos), image_size=8))
+    inputs, ids, _ = load_unlabelled(DataConfig(str(photos), image_size=8))
     assert ids.tolist() == [name for name, _ in ROWS]
     assert inputs.shape == (3, 8, 8)
     path = write_csv(photos / "m.csv", [("path",), ("dog/1.png",), ("cat/1.jpg",)])
-    inputs, ids = load_unlabelled(DataConfig(path, image_size=8))
+    inputs, ids, _ = load_unlabelled(DataConfig(path, image_size=8))
     assert ids.tolist() == ["dog/1.png", "cat/1.jpg"]
     (photos / "cat" / "1.jpg").write_bytes(b"")
     with pytest.raises(ValueError, match="cannot decode"):
         load_unlabelled(DataConfig(path, image_size=8))
-    inputs, ids = load_unlabelled(DataConfig(path, image_size=8, on_bad_file="skip"))
+    inputs, ids, skipped = load_unlabelled(DataConfig(path, image_size=8, on_bad_file="skip"))
     assert (ids.tolist(), len(inputs)) == (["dog/1.png"], 1)
+    assert list(skipped) == [str(photos / "cat" / "1.jpg")]

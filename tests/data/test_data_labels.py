@@ -63,11 +63,40 @@ def test_validation_is_stratified_on_the_labels_given(tmp_path, blobs):
     assert np.bincount(data.val.y).tolist() == [29, 1]
 
 
+def test_an_unknown_label_does_not_make_class_numbers_of_names_that_are_numbers(tmp_path, blobs):
+    x, y = blobs
+    np.savez(tmp_path / "l.npz", label=np.where(y == 2, 0, y + 1))  # 1, 2 and 0
+    with pytest.raises(ValueError, match=r"label '0' of label file .*l\.npz is outside the 3 classes: 1, 2, 3"):
+        from_arrays(x, y + 1, config=DataConfig(labels=str(tmp_path / "l.npz")))
+
+
+def test_a_negative_number_is_no_label_in_a_table_either(tmp_path, truth):
+    rows = [f"{row},{label}" for row, label in enumerate(truth)]
+    (tmp_path / "l.csv").write_text("\n".join(["id,label", *rows[1:], "0,-1"]))
+    with pytest.raises(ValueError, match=r"label -1 of .*l\.csv is negative; leave unlabelled examples out"):
+        digits_with(tmp_path / "l.csv")
+
+
+def test_labels_of_a_file_do_not_make_the_labels_of_the_source_the_truth(tmp_path, blobs):
+    x, y = blobs
+    wrong = (y + 1) % 3
+    np.savez(tmp_path / "l.npz", label=y)
+    config = DataConfig(labels=str(tmp_path / "l.npz"))
+    data = from_arrays(x, wrong, config=config)
+    assert np.array_equal(data.train.y, y[data.train.ids])
+    assert data.train.y_true is None
+    assert data.val.y_true is None
+    known = from_arrays(x, wrong, y_true=y, config=config)
+    assert np.array_equal(known.train.y_true, y[known.train.ids])
+    noisy = from_arrays(x, wrong, config=config, noise=NoiseConfig("pair", 1.0))
+    assert np.array_equal(noisy.train.y_true, y[noisy.train.ids])  # what the noise started from
+
+
 def test_noise_on_top_of_other_labels_keeps_the_first_truth(tmp_path, blobs):
     x, y = blobs
     np.savez(tmp_path / "l.npz", label=(y + 1) % 3)
     config = DataConfig(labels=str(tmp_path / "l.npz"))
-    data = from_arrays(x, y, config=config, noise=NoiseConfig("pair", 1.0))
+    data = from_arrays(x, y, y_true=y, config=config, noise=NoiseConfig("pair", 1.0))
     assert np.array_equal(data.train.y_true, y[data.train.ids])
     assert np.array_equal(data.train.y, (y[data.train.ids] + 2) % 3)
     assert np.array_equal(data.noise.old[: len(data.train)], (y[data.train.ids] + 1) % 3)

@@ -148,7 +148,7 @@ def test_a_list_of_ilsvrc_is_read_with_webvisions_synsets(root):
 def test_ilsvrc_is_there_to_be_tested_on_only(root):
     with pytest.raises(ValueError, match="ilsvrc12 is a test set: use it as `elr evaluate RUN ilsvrc12`"):
         load(small("ilsvrc12", root))
-    inputs, ids = load_unlabelled(small("ilsvrc12", root))
+    inputs, ids, _ = load_unlabelled(small("ilsvrc12", root))
     assert (len(inputs), len(ids)) == (60, 60)
 
 

@@ -22,7 +22,15 @@ from elr.audit.truth import Found
 from elr.audit.write import CHECKED, DRAWN, check_folder, write_issues
 from elr.cli.commands import train
 from elr.cli.findings import NOTE, changes, findings, headline
-from elr.cli.flags import Parser, add_options, config_settings, given_settings, known_options, parse
+from elr.cli.flags import (
+    Parser,
+    add_data_options,
+    add_options,
+    config_settings,
+    given_settings,
+    known_options,
+    parse,
+)
 from elr.config import resolve
 from elr.convert import convert
 from elr.data import load
@@ -39,10 +47,11 @@ train first, then audit: elr audit photos/ --out runs/photos --model resnet18
                          (the same command again audits the finished run; other flags are those of elr train)
 a shorter, surer list:   elr audit runs/first --precision 0.95
 what you have time for:  elr audit runs/first --budget 100
-how many are wrong:      elr audit runs/first --review 200     draws rows into review.csv: answer is_wrong, yes or no
-                         elr audit runs/first --checked runs/first/review.csv
-                         (an interval that needs no assumption about the noise; --checked also takes the
-                         corrections.csv of the review page, or what Label Studio exported)
+how many are wrong:      elr audit runs/first --review 200     draws rows into runs/first/review.csv
+                         elr report runs/first                 has them as a second queue: judge all, and download
+                         elr audit runs/first --checked corrections.csv
+                         (an interval that needs no assumption about the noise; without the page, answer is_wrong in
+                         review.csv and give that; what Label Studio exported will do, too)
 judge them elsewhere:    elr audit runs/first --export label-studio --to tasks.json
 """
 RELABEL_EXAMPLES = """the labels of a run:   elr relabel runs/first corrections.csv --out labels-v2.csv
@@ -130,7 +139,10 @@ def _audit_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str,
         "--review", metavar="N", type=int, help=f"draw N rows to check by hand, into {DRAWN}; 200 or more give an "
         "interval worth having"
     )  # fmt: skip
-    group.add_argument("--checked", metavar="FILE", help=f"noise rate with its interval, from a {DRAWN} with answers")
+    group.add_argument(
+        "--checked", metavar="FILE", help=f"noise rate with its interval, from a {DRAWN} with answers, or from what "
+        "was decided about the rows drawn: the corrections.csv of the page, or an export of Label Studio"
+    )  # fmt: skip
     parser.add_argument(
         "--export", choices=KINDS, help="write what looks wrong, or with --review what was drawn, for another tool"
     )
@@ -245,7 +257,12 @@ def _next(args: argparse.Namespace, run: Path, folder: Path) -> Iterator[str]:
     name = shlex.quote(str(run))
     out = "" if folder == run else f" --out {shlex.quote(str(folder))}"
     if args.review is not None:
-        yield f"next: answer is_wrong in {folder / DRAWN} with yes, no or unsure, from the top, and then"
+        lead = "next: "
+        if folder == run:  # the page looks for the draw there
+            yield f"next: elr report {name}              a page to check these rows on, all of them, and then"
+            yield f"      elr audit {name} --checked corrections.csv"
+            lead = "  or: "
+        yield f"{lead}answer is_wrong in {folder / DRAWN} with yes, no or unsure, from the top, and then"
         yield f"      elr audit {name}{out} --checked {shlex.quote(str(folder / DRAWN))}"
     if args.export == "label-studio":
         yield f"next: set up a Label Studio project with {Path(args.to).with_suffix('.xml')} and import {args.to}"
@@ -280,11 +297,7 @@ def relabel(argv: Sequence[str]) -> int:
     parser.add_argument("--new-classes", action="store_true", help="allow labels that are no class yet")
     parser.add_argument("--corrections", metavar="FILE", help="also write the decisions as a corrections.csv")
     own = {action.dest for action in parser._actions}
-    known = {key: option for key, option in known_options((), {}).items() if key.startswith("data.")}
-    add_options(parser, known)
-    for action in parser._actions:
-        if action.dest in known and action.dest not in ("data.root", "data.labels"):
-            action.help = argparse.SUPPRESS
+    known = add_data_options(parser, ("data.root", "data.labels"))
     args = parse(parser, argv, known)
     settings = given_settings(args, own)
     out = Path(args.out)

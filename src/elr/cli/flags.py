@@ -68,6 +68,16 @@ def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> No
         )  # fmt: skip
 
 
+def add_data_options(parser: argparse.ArgumentParser, explained: Collection[str]) -> dict[str, Option]:
+    """Flags for how data are read, of which --help shows these; `elr train --help` has them all."""
+    known = {key: option for key, option in known_options((), {}).items() if key.startswith("data.")}
+    add_options(parser, known)
+    for action in parser._actions:
+        if action.dest in known and action.dest not in explained:
+            action.help = argparse.SUPPRESS
+    return known
+
+
 def shown(default: Any) -> str:
     """A default as a user would write it."""
     if isinstance(default, tuple):

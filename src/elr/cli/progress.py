@@ -2,10 +2,15 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
+from torch import Tensor
+
 from elr.bench.work import Status, Watcher, Work
+from elr.data.images import Tell
+from elr.data.stream import Inputs
 from elr.engine.train import Progress, Silent
 from elr.report.records import Record
 
@@ -103,6 +108,95 @@ def stop(progress: Progress) -> None:
     """Leave the terminal in order, however training ended."""
     if isinstance(progress, Bar):
         progress.stop()
+
+
+@contextmanager
+def counting(*, quiet: bool) -> Iterator[Tell]:
+    """Somebody to tell how far a work is whose pieces are counted, such as the reading of files."""
+    counter = CountSilent() if quiet else CountBar() if sys.stderr.isatty() else CountLines()
+    try:
+        yield counter.tell
+    finally:
+        counter.stop()
+
+
+class CountSilent:
+    """Nobody watches."""
+
+    def tell(self, title: str, done: int, total: int) -> None:
+        """Ignore."""
+
+    def stop(self) -> None:
+        """Nothing to put in order."""
+
+
+class CountLines(CountSilent):
+    """A line now and then, so none of a work that is soon done."""
+
+    PATIENCE = 30.0
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.began = self.spoke = time.monotonic()
+
+    def tell(self, title: str, done: int, total: int) -> None:
+        """Show how many are done, and the time left."""
+        now = time.monotonic()
+        if title != self.title:
+            self.title, self.began, self.spoke = title, now, now
+        if now - self.spoke >= self.PATIENCE:
+            self.spoke = now
+            self.show(f"{done:,}/{total:,}", done / total, clock((now - self.began) * (total - done) / done))
+
+    def show(self, state: str, fraction: float, left: str) -> None:
+        """Print it."""
+        print(f"{self.title}  {state}  left {left}", file=sys.stderr, flush=True)
+
+
+class CountBar(CountLines):
+    """A live bar, if the work takes more than a moment."""
+
+    PATIENCE = 0.5
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bar: Any = None
+        self.task: Any = None
+
+    def show(self, state: str, fraction: float, left: str) -> None:
+        """Move."""
+        if self.bar is None:
+            self.bar, self.task = live_bar(self.title)
+        self.bar.update(self.task, description=self.title, completed=fraction, state=state, left=left)
+
+    def stop(self) -> None:
+        """Leave the terminal in order."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+class Watched:
+    """Inputs that tell how many of them have been read, in a sweep that reads each of them once."""
+
+    def __init__(self, inputs: Inputs, tell: Tell, title: str = "predicting") -> None:
+        self.inputs = inputs
+        self.tell = tell
+        self.title = title
+        self.done = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return self.inputs.shape
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def fetch(self, rows: Tensor) -> Tensor:
+        """Read these rows."""
+        self.done += len(rows)
+        self.tell(self.title, self.done, len(self))
+        return self.inputs.fetch(rows)
 
 
 class GridWatcher(Watcher, Protocol):

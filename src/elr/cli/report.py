@@ -1,22 +1,28 @@
 """``elr report``: a page that shows what a run found and lets a person judge it."""
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from elr.audit.write import check_folder
 from elr.cli.flags import Parser, parse
 from elr.pages import SUSPECTS, write_report
+from elr.report.view import RunView
 from elr.run import Run
 
 PAGE = "report.html"
 EXAMPLES = """one run:          elr report runs/first              writes runs/first/report.html
 several runs:     elr report runs/ce runs/elr --out compare.html
+more suspects:    elr report runs/first --suspects 2000
 after reviewing:  elr relabel runs/first corrections.csv --out labels-v2.csv
                   elr train photos/ --data.labels labels-v2.csv --out runs/second
 
 The page is one file. It needs no server and no network, and can be mailed. Keys in the review: k keep, a accept,
 u unsure, z undo, a digit or c for another class.
+
+Rows that `elr audit RUN --review 200` drew are a second queue on the page, judged without seeing what the audit thinks
+of them; `elr audit RUN --checked corrections.csv` then says how many labels are wrong, with an interval.
 """
 
 
@@ -45,10 +51,23 @@ def report(argv: Sequence[str]) -> int:
         for view in views:
             if view.audit is not None:
                 print(f"{view.name}: {view.audit['found']:,} of {view.audit['examples']:,} labels look wrong")
+            if view.suspects and view.more:
+                print(f"note: {_cut(view, args)}")
+            if view.drawn:
+                print(f"{view.name}: {len(view.drawn):,} rows drawn at random can be checked on the page, too")
             for sentence in view.lacks:
                 print(f"note: {sentence}")
+        print(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
         print(opening(out))
     return 0
+
+
+def _cut(view: RunView, args: argparse.Namespace) -> str:
+    """That the page has only the surest, and the command for all."""
+    shown, found = len(view.suspects), len(view.suspects) + view.more
+    out = [] if args.out is None else ["--out", args.out]
+    command = shlex.join(["elr", "report", *args.RUN, *out, "--suspects", str(found)])
+    return f"the page has the {shown:,} surest of {found:,}; `{command}` shows all"
 
 
 def opening(page: Path) -> str:

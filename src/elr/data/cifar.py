@@ -69,16 +69,20 @@ def read_cifar(name: str, config: DataConfig) -> Source:
     """CIFAR by name, found below data.root or $ELR_DATA."""
     kind = KINDS[name]
     root = config.root or os.environ.get("ELR_DATA")
-    folders = [] if root is None else [Path(root)]
-    folders += [folder / layout.folder for folder in folders for layout in (kind.binary, kind.python)]
-    for folder in folders:
-        if holds(folder, name):
-            return read_cifar_folder(folder, name, config)
+    folder = None if root is None else find_cifar(Path(root), name)
+    if folder is not None:
+        return read_cifar_folder(folder, name, config)
     place = "set --data.root DIR or $ELR_DATA to the folder that holds" if root is None else f"put into {root}"
     raise FileNotFoundError(
         f"{kind.title} not found: {place} {kind.binary.folder} or {kind.python.folder} "
         "(from https://www.cs.toronto.edu/~kriz/cifar.html, unpacked)"
     )
+
+
+def find_cifar(root: Path, name: str) -> Path | None:
+    """The folder with its files: this one, or one of the names they unpack to below it."""
+    folders = [root, *(root / layout.folder for layout in (KINDS[name].binary, KINDS[name].python))]
+    return next((folder for folder in folders if holds(folder, name)), None)
 
 
 def holds(folder: Path, name: str) -> bool:
@@ -101,7 +105,9 @@ def read_cifar_folder(folder: Path, name: str, config: DataConfig) -> Source:
         if superclass is None and batch.coarse is not None:
             superclass = _superclass(batch.y, batch.coarse, len(classes), folder)
     transform = image_transform(config, kind.constants, pad=4, flip=True)
-    return Source(name, parts[0], lambda _: transform, test=parts[1], classes=classes, superclass=superclass)
+    return Source(
+        name, parts[0], lambda _: transform, test=parts[1], classes=classes, superclass=superclass, clean=True
+    )
 
 
 def _class_names(path: Path, kind: _Kind, binary: bool) -> tuple[str, ...]:

@@ -24,7 +24,9 @@ class DataConfig:
         "its own)",
     )
     labels: str | None = _option(
-        None, "CSV or .npz with an id and a label for every training example: replaces the training labels"
+        None,
+        "CSV or .npz with an id and a label for every training example: replaces the training labels. Which of the new "
+        "ones are wrong is told only where the truth is known (digits, CIFAR, y_true of an .npz)",
     )
     labels_column: str | None = _option(None, "column or array of data.labels to take (default: label)")
     val_fraction: float = _option(0.1, "part of the training examples kept for validation, stratified, in [0, 1)")

@@ -27,4 +27,4 @@ def read_digits(config: DataConfig) -> Source:
     )
     # A pixel of shift is an eighth of the image; a mirrored digit is another sign.
     transform = image_transform(config, _CONSTANTS, pad=1, flip=False)
-    return Source("digits", rest, lambda _: transform, test=test, classes=tuple("0123456789"))
+    return Source("digits", rest, lambda _: transform, test=test, classes=tuple("0123456789"), clean=True)

@@ -1,4 +1,4 @@
-"""A folder of image folders, one a class; optionally train/, val/ and test/ above them."""
+"""A folder of image folders, one a class; optionally train/, val/ and test/ above them, in capitals or not."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,9 @@ from elr.data.source import Source
 
 def read_folder(root: Path, config: DataConfig) -> Source:
     """The label is the class folder's name, the id the path below ``root``; other files than images are ignored."""
-    tops = _folders(root)
-    split_layout = "train" in tops and all(name in SPLITS for name in tops)
-    splits = [(SPLITS[name], root / name) for name in tops] if split_layout else [("train", root)]
     files = [
         File(path, label, split, path.relative_to(root).as_posix())
-        for split, folder in splits
+        for split, folder in _splits(root)
         for label in _folders(folder)
         for path in images_below(folder / label)
     ]
@@ -25,17 +22,34 @@ def read_folder(root: Path, config: DataConfig) -> Source:
     return read_files(root.resolve().name, files, config)
 
 
+def _splits(root: Path) -> list[tuple[str, Path]]:
+    """The parts and where their classes are; without parts, all is for training.
+
+    A class may be called test or train, too: its pictures are not in further folders.
+    """
+    tops = _folders(root)
+    split_of = {name: SPLITS[name.lower()] for name in tops if name.lower() in SPLITS}
+    if "train" in split_of.values() and len(split_of) == len(tops):
+        return [(split, root / name) for name, split in split_of.items()]
+    for name in split_of:
+        if _folders(root / name) and not any(map(_is_image, os.listdir(root / name))):
+            odd = [other for other in tops if other not in split_of]
+            why = f"{odd[0]!r} beside it is neither train, val nor test" if odd else "no part 'train'"
+            raise ValueError(f"{root} has a part {name!r} with folders inside, but {why}")
+    return [("train", root)]
+
+
 def images_below(folder: Path) -> list[Path]:
     """Every image file below a folder, in a fixed order."""
     found: list[Path] = []
     for place, folders, names in os.walk(folder):
         folders.sort()
-        found += [
-            Path(place) / name
-            for name in sorted(names)
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
-        ]
+        found += [Path(place) / name for name in sorted(names) if _is_image(name)]
     return found
+
+
+def _is_image(name: str) -> bool:
+    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
 
 
 def _folders(root: Path) -> list[str]:

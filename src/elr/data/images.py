@@ -1,10 +1,13 @@
 """Image files as inputs: decoded to one size by a few threads, checked before training, cached on request."""
 
+import errno
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,10 +22,24 @@ from elr.data.config import DataConfig
 from elr.data.inputs import TensorInputs
 from elr.data.stream import Inputs
 
+Tell = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 LARGEST_SIDE = 224  # of the default size
 
 Result = TypeVar("Result")
+
+# A variable, not an argument: it would pass through every source, and no source has anything to say to it.
+_watcher: ContextVar[Tell | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(tell: Tell) -> Iterator[None]:
+    """Inside, ``tell`` hears how far the reading of image files is."""
+    token = _watcher.set(tell)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def open_images(paths: Sequence[Path], config: DataConfig) -> tuple[Inputs, dict[int, str]]:
@@ -32,7 +49,7 @@ def open_images(paths: Sequence[Path], config: DataConfig) -> tuple[Inputs, dict
         if config.cache == "none":
             inputs: Inputs = FileInputs(paths, side)
             # To one pixel: cheap, a JPEG decodes at an eighth of its size, and yet every byte is gone through.
-            bad = _failures(pool, lambda row: decode(paths[row], 1), len(paths))
+            bad = _failures(pool, lambda row: decode(paths[row], 1), len(paths), "checking image files")
         elif config.cache == "ram":
             canvas = np.zeros((len(paths), 3, side, side), dtype=np.uint8)
             inputs, bad = TensorInputs(torch.from_numpy(canvas)), _fill(canvas, paths, pool)
@@ -95,19 +112,22 @@ def _rgb(image: Image.Image) -> Image.Image:
 def _common_side(paths: Sequence[Path], pool: ThreadPoolExecutor) -> int:
     """The median shorter side, at most 224: small pictures are not blown up, large ones not carried along."""
 
-    def shorter(path: Path) -> int:
+    def shorter(row: int) -> int:
         try:
-            with Image.open(path) as image:
+            with Image.open(paths[row]) as image:
                 return min(image.size)
         except Exception:
             return 0  # the check that follows says why
 
-    sides = [side for side in pool.map(shorter, paths) if side]
+    found = _told(_bounded_map(pool, shorter, range(len(paths))), "sizes of image files", len(paths))
+    sides = [side for side in found if side]
     return min(LARGEST_SIDE, int(np.median(sides))) if sides else LARGEST_SIDE
 
 
-def _failures(pool: ThreadPoolExecutor, work: Callable[[int], Any], count: int) -> dict[int, str]:
-    """Run ``work`` on 0 .. count - 1 and collect what cannot be decoded."""
+def _failures(
+    pool: ThreadPoolExecutor, work: Callable[[int], Any], count: int, title: str | None = None
+) -> dict[int, str]:
+    """Run ``work`` on 0 .. count - 1 and collect what cannot be decoded; with a title, whoever watches is told."""
 
     def attempt(row: int) -> str | None:
         try:
@@ -119,7 +139,18 @@ def _failures(pool: ThreadPoolExecutor, work: Callable[[int], Any], count: int) 
         return None
 
     reasons = _bounded_map(pool, attempt, range(count))
+    if title is not None:
+        reasons = _told(reasons, title, count)
     return {row: reason for row, reason in enumerate(reasons) if reason is not None}
+
+
+def _told(results: Iterable[Result], title: str, total: int) -> Iterator[Result]:
+    """The same results, while whoever watches hears how many there are."""
+    tell = _watcher.get()
+    for done, result in enumerate(results, start=1):
+        yield result
+        if tell is not None and (done % 32 == 0 or done == total):
+            tell(title, done, total)
 
 
 def _bounded_map(
@@ -131,7 +162,7 @@ def _bounded_map(
 
 
 def _fill(canvas: NDArray[np.uint8], paths: Sequence[Path], pool: ThreadPoolExecutor) -> dict[int, str]:
-    return _failures(pool, lambda row: _into(canvas, row, paths[row]), len(paths))
+    return _failures(pool, lambda row: _into(canvas, row, paths[row]), len(paths), "decoding image files")
 
 
 def _into(canvas: NDArray[np.uint8], row: int, path: Path) -> None:
@@ -149,18 +180,37 @@ def _disk_cache(
     target = folder / f"images-{side}-{digest.hexdigest()[:16]}.npy"
     if not target.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f".{target.stem}.{os.getpid()}"
-        canvas = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(paths), 3, side, side))
-        bad = _fill(canvas, paths, pool)
-        canvas.flush()
-        del canvas
-        # The .npy comes last: where it exists, both are complete.
-        listed = partial.with_suffix(".json")
-        listed.write_text(json.dumps(bad))
-        os.replace(listed, target.with_suffix(".json"))
-        os.replace(partial, target)
+        # With the process in both names: another one may be making the same cache.
+        partial, listed = (folder / f".{target.stem}.{os.getpid()}{suffix}" for suffix in (".npy", ".json"))
+        try:
+            canvas = np.lib.format.open_memmap(partial, mode="w+", dtype=np.uint8, shape=(len(paths), 3, side, side))
+            _reserve(partial)
+            bad = _fill(canvas, paths, pool)
+            canvas.flush()
+            del canvas
+            listed.write_text(json.dumps(bad))
+            # The .npy comes last: where it exists, both are complete.
+            os.replace(listed, target.with_suffix(".json"))
+            os.replace(partial, target)
+        finally:
+            for left in (partial, listed):
+                left.unlink(missing_ok=True)
     bad = {int(row): reason for row, reason in json.loads(target.with_suffix(".json").read_text()).items()}
     return np.load(target, mmap_mode="c", allow_pickle=False), bad
+
+
+def _reserve(path: Path) -> None:
+    """Take the room of a mapped file now: a disk that fills up under a mapping kills the process without a word."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with open(path, "r+b") as file:
+        size = path.stat().st_size
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):  # a file system that cannot
+                return
+            raise OSError(f"no room for {size:,} bytes of decoded images in {path.parent}: {error.strerror}") from error
 
 
 def _workers() -> ThreadPoolExecutor:

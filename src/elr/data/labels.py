@@ -20,8 +20,6 @@ def as_names(labels: Any, where: str) -> NDArray[np.str_]:
             bad = array[~(np.floor(array) == array)][0]
             raise ValueError(f"labels of {where} must be class names or integers, got {bad}")
         array = array.astype(np.int64)
-    if array.dtype.kind == "i" and array.size and array.min() < 0:
-        raise ValueError(f"label {array.min()} of {where} is negative; leave unlabelled examples out")
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     if array.dtype.kind == "O":
@@ -29,6 +27,9 @@ def as_names(labels: Any, where: str) -> NDArray[np.str_]:
     names = array.astype(np.str_)
     if (blank := np.flatnonzero(names == "")).size:
         raise ValueError(f"row {blank[0]} of {where} has no label")
+    # -1 is how many tools write that there is no label, in arrays and in tables alike: it is no class.
+    if negative := [name for name in np.unique(names).tolist() if name[0] == "-" and name[1:].isdecimal()]:
+        raise ValueError(f"label {negative[0]} of {where} is negative; leave unlabelled examples out")
     return names
 
 
@@ -39,14 +40,18 @@ def class_names(names: NDArray[np.str_]) -> tuple[str, ...]:
 
 
 def encode(names: NDArray[np.str_], classes: Sequence[str], where: str) -> NDArray[np.int64]:
-    """Class numbers of labels; labels that are no class names but integers below C count as class numbers."""
+    """Class numbers of labels; labels that are no class names but integers below C count as class numbers.
+
+    Not where a class is itself called by a number: one label too many would then shift all the others.
+    """
     found, inverse = np.unique(names, return_inverse=True)
     number = {name: index for index, name in enumerate(classes)}
     strangers = [name for name in found.tolist() if name not in number]
-    if strangers and all(_below(name, len(classes)) for name in found.tolist()):
+    by_number = not any(name.isdecimal() for name in classes)
+    if strangers and by_number and all(_below(name, len(classes)) for name in found.tolist()):
         return found.astype(np.int64)[inverse]
     if strangers:
-        bad = next((name for name in strangers if not _below(name, len(classes))), strangers[0])
+        bad = next((name for name in strangers if not (by_number and _below(name, len(classes)))), strangers[0])
         shown = ", ".join(classes[:10]) + (", ..." if len(classes) > 10 else "")
         raise ValueError(f"label {bad!r} of {where} is outside the {len(classes)} classes: {shown}")
     return np.array([number[name] for name in found.tolist()], dtype=np.int64)[inverse]

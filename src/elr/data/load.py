@@ -1,6 +1,8 @@
 """From a configuration, or from arrays, to data ready for a run."""
 
 import difflib
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,12 +130,14 @@ def prepare(
     where = f"the train part of {source.name}"
     if source.test_only and classes is None:
         raise ValueError(f"{source.name} is a test set: use it as `elr evaluate RUN {source.name}`")
+    if repeated := [name for name, count in Counter(source.classes or ()).items() if count > 1]:
+        raise ValueError(f"{source.name} has two classes called {repeated[0]!r}")
     classes = classes or source.classes or class_names(as_names(source.train.labels, where))
     train = _examples(source.train, source, classes, "train")
     val = None if source.val is None else _examples(source.val, source, classes, "val")
     test = None if source.test is None else _examples(source.test, source, classes, "test")
     if config.labels is not None:
-        train, val = _relabel(train, val, config, classes)
+        train, val = _relabel(train, val, config, classes, clean=source.clean)
     _check_classes(train, classes, where)
     split_seed = seed if config.seed is None else config.seed
     if val is None and config.val_fraction > 0:
@@ -182,9 +186,12 @@ def _names(labels: NDArray[Any], source: Source, where: str) -> NDArray[np.str_]
 
 
 def _relabel(
-    train: Examples, val: Examples | None, config: DataConfig, classes: tuple[str, ...]
+    train: Examples, val: Examples | None, config: DataConfig, classes: tuple[str, ...], *, clean: bool
 ) -> tuple[Examples, Examples | None]:
-    """Labels from a file: for the whole training part, and for all or none of a validation part the source has."""
+    """Labels from a file: for the whole training part, and for all or none of a validation part the source has.
+
+    They may be better than those of the source (``elr relabel``), so these become the truth only if they are ``clean``.
+    """
     assert config.labels is not None
     ids, names = read_labels(config.labels, config.labels_column)
     if ids is None:
@@ -200,12 +207,13 @@ def _relabel(
             f"ids of label file {config.labels} do not match: {len(missing):,} of {len(train):,} training examples are "
             f"not in it, first {missing[0]!s}"
         )
-    train = train.relabel(y[rows])
+    train = train.relabel(y[rows]) if clean else replace(train, y=y[rows])
     if val is not None:
         rows = match(val.ids, ids)
         if 0 < (rows < 0).sum() < len(val):
             raise ValueError(f"label file {config.labels} lacks validation example {val.ids[rows < 0][0]!s}")
-        val = val if (rows < 0).all() else val.relabel(y[rows])
+        if not (rows < 0).any():
+            val = val.relabel(y[rows]) if clean else replace(val, y=y[rows])
     return train, val
 
 

@@ -34,6 +34,7 @@ class Source:
     classes: tuple[str, ...] | None = None  # None: the labels found
     superclass: NDArray[np.int64] | None = None  # (C,)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    clean: bool = False  # all labels are known to be right: what a label file says otherwise is wrong
     clean_val: bool = False  # the validation part has labels that were checked by people
     test_only: bool = False  # not to be trained on; ``train`` is then the test part
 

@@ -1,5 +1,6 @@
 """Inputs to predict on: no labels wanted."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,21 +23,26 @@ class Unlabelled(NamedTuple):
 
     inputs: Inputs
     ids: NDArray[Any]
+    skipped: Mapping[str, str] = {}  # file left out -> why
 
 
 def load_unlabelled(config: DataConfig) -> Unlabelled:
     """Images anywhere below a folder, the paths of a manifest, x of an .npz, or the test part of a named data set."""
     path = Path(config.source)
     if config.source in SOURCES or not path.exists():
-        part = read_source(config).test
+        source = read_source(config)
+        part = source.test
         assert part is not None
-        return Unlabelled(part.inputs, part.ids)
+        return Unlabelled(part.inputs, part.ids, source.skipped)
     if path.suffix == ".npz":
         arrays = read_npz(path)
         if "x" not in arrays:
             raise ValueError(f"{path} has no array 'x', only {', '.join(arrays) or 'nothing'}")
         inputs = as_inputs(arrays["x"], f"{path.name}: x")
-        return Unlabelled(inputs, arrays.get("id", np.arange(len(inputs))))
+        ids = arrays.get("id", np.arange(len(inputs)))
+        if ids.shape != (len(inputs),):
+            raise ValueError(f"{path.name}: there are {len(inputs):,} inputs, and ids of shape {ids.shape}")
+        return Unlabelled(inputs, ids)
     if path.is_dir():
         files = images_below(path)
         names = [file.relative_to(path).as_posix() for file in files]
@@ -49,4 +55,5 @@ def load_unlabelled(config: DataConfig) -> Unlabelled:
         raise ValueError(f"{path} holds no images")
     images, bad = open_images(files, config)
     rows = np.array([row for row in range(len(files)) if row not in bad], dtype=np.int64)
-    return Unlabelled(Rows(images, torch.from_numpy(rows)), np.array(names)[rows])
+    skipped = {str(files[row]): reason for row, reason in bad.items()}
+    return Unlabelled(Rows(images, torch.from_numpy(rows)), np.array(names)[rows], skipped)
