@@ -6,10 +6,12 @@ Arms, all judged on every training example (validation rows included):
 
 - cleanlab: out-of-sample probabilities of cross entropy from five folds, ranked by self-confidence and flagged by
   cleanlab itself; and the same probabilities judged by our formula, which tells the formula from what training shows;
-- cleanlab on our targets; two-fold ELR, out of sample at the cost of one run; plain AUM of one cross-entropy run;
+- cleanlab on our targets; two-fold ELR, out of sample at the cost of one run, judged by either; plain AUM of one
+  cross-entropy run;
 - ours from one ELR run, and from one ELR+ run.
 
-Then the loop is closed: cross entropy on labels corrected by us, and on what cleanlab leaves after pruning. cleanlab
+Then the loop is closed: cross entropy on labels corrected, and on what is left after pruning, by us and by cleanlab.
+Without noise there is nothing to find: those settings (digits only) show what is flagged all the same. cleanlab
 comes by `pip install --no-deps cleanlab termcolor`. Runs go on where they stopped; results/audit has one file for each
 setting, docs/audit.md the table.
 """
@@ -62,6 +64,7 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 FOLDS = {"ce5": ("ce", 5), "elr2": ("elr", 2)}  # name -> method, folds
 WHOLE = ("ce", "elr", "elr_plus")
+RETRAINED = [f"retrain-{how}-{whose}" for how in ("corrected", "pruned") for whose in ("ours", "cleanlab")]
 SEEDS = {"digits": 3, "cifar10": 1}
 
 
@@ -85,6 +88,7 @@ class Setting(NamedTuple):
 
 def on_digits() -> Iterator[tuple[str, dict[str, Any]]]:
     """Noises by name. On digits the asymmetric one moves each class to its neighbour."""
+    yield "no noise", {"noise.kind": "none"}
     for name, noise in NOISES.items():
         own = {**noise, "noise.kind": "pair"} if noise["noise.kind"] == "asymmetric" else noise
         yield name.replace("asymmetric", "pair"), own
@@ -156,16 +160,18 @@ class Bench:
 
     def retrain(self, name: str) -> Path:
         """Cross entropy on labels that somebody has cleaned."""
-        everything, keep = self.everything, np.ones(len(self.everything), dtype=bool)
-        y = everything.y.copy()
-        if name == "retrain-ours":
-            issues = self.issues("elr")
+        _, how, whose = name.split("-")
+        if whose == "ours":
+            issues, number = self.issues("elr"), {label: k for k, label in enumerate(self.data.classes)}
             flagged = issues["is_label_issue"]
-            number = {label: k for k, label in enumerate(self.data.classes)}
-            y[flagged] = [number[label] for label in issues["suggested_label"][flagged]]
+            suggested = np.array([number[label] for label in issues["suggested_label"]])
         else:
-            keep = ~self.cleanlab(self.out_of_sample("ce5"))[1]
-        cleaned = replace(everything, y=y).take(np.flatnonzero(keep))
+            _, flagged, suggested, _ = self.cleanlab(self.out_of_sample("ce5"))
+        cleaned = self.everything
+        if how == "corrected":
+            cleaned = replace(cleaned, y=np.where(flagged, suggested, cleaned.y))
+        else:
+            cleaned = cleaned.take(np.flatnonzero(~flagged))
         return self._train(name, "ce", replace(self.data, train=cleaned, val=None))
 
     def _train(self, name: str, method: str, data: Data) -> Path:
@@ -218,9 +224,7 @@ class Bench:
         p5, p2 = self.out_of_sample("ce5"), self.out_of_sample("elr2")
 
         def ours(issues: LabelIssues) -> tuple[Any, Any, Any, float]:
-            names = issues["suggested_label"]
-            known = set(names) <= set(number)
-            suggested = np.array([number[name] if known else int(name) for name in names])
+            suggested = np.array([number.get(name, name) for name in issues["suggested_label"]], dtype=np.int64)
             return issues["label_quality"], issues["is_label_issue"], suggested, issues.noise_rate
 
         aum = Run(self.out / "ce").label_issues()["mean_margin"].astype(np.float64)
@@ -231,6 +235,7 @@ class Bench:
             "the same, our formula": (ours(find_label_issues(y, p5)), five),
             "cleanlab on our targets": (self.cleanlab(belief), ["elr"]),
             "two-fold ELR, our formula": (ours(find_label_issues(y, p2)), two),
+            "two-fold ELR, cleanlab": (self.cleanlab(p2), two),
             "AUM of one CE run": ((_unit(aum), None, None, None), ["ce"]),
             "ours, one ELR run": (ours(self.issues("elr")), ["elr"]),
             "ours, one ELR+ run": (ours(self.issues("elr_plus")), ["elr_plus"]),
@@ -247,14 +252,17 @@ class Bench:
     def _judged(self, quality: Any, flags: Any, suggested: Any, rate: float | None) -> dict[str, Any]:
         wrong, true = self.wrong, self.everything.y_true
         assert true is not None
+        ranks = wrong.any()  # without noise there is nothing to rank
         row: dict[str, Any] = {
-            "auroc": auroc(wrong, -quality),
-            "average_precision": average_precision(wrong, -quality),
+            "auroc": auroc(wrong, -quality) if ranks else None,
+            "average_precision": average_precision(wrong, -quality) if ranks else None,
         }
         if flags is not None:
             hits = flags & wrong
-            row["precision"] = float(hits.sum() / max(flags.sum(), 1))
-            row["recall"] = float(hits.sum() / max(wrong.sum(), 1))
+            row["flagged"] = float(flags.mean())
+            row["expected_precision"] = float(1.0 - quality[flags].mean()) if flags.any() else None
+            row["precision"] = float(hits.sum() / flags.sum()) if flags.any() else None
+            row["recall"] = float(hits.sum() / wrong.sum()) if ranks else None
             row["suggestions"] = float(np.mean(suggested[hits] == true[hits])) if hits.any() else None
             row["rate_error"] = None if rate is None else rate - float(wrong.mean())
             row["ece"] = calibration_error(quality, ~wrong)
@@ -266,8 +274,10 @@ class Bench:
             "CE, labels as given": "ce",
             "ELR, labels as given": "elr",
             "ELR+, labels as given": "elr_plus",
-            "CE, labels corrected by ours": "retrain-ours",
-            "CE, pruned by cleanlab": "retrain-cleanlab",
+            "CE, labels corrected by ours": "retrain-corrected-ours",
+            "CE, labels corrected by cleanlab": "retrain-corrected-cleanlab",
+            "CE, pruned by ours": "retrain-pruned-ours",
+            "CE, pruned by cleanlab": "retrain-pruned-cleanlab",
         }
         return {title: read_json(self.out / name / "summary.json")["test_accuracy"] for title, name in names.items()}
 
@@ -317,7 +327,7 @@ def main() -> None:
             continue
         bench = Bench(setting, args.out)
         with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
-            for names in (bench.jobs(), ["retrain-ours", "retrain-cleanlab"]):
+            for names in (bench.jobs(), RETRAINED):
                 for done in pool.map(partial(_work, setting, args.out), names):
                     print(done, flush=True)
         given = {key: value for key, value in setting.settings.items() if key not in ("data.root", "data.labels")}

@@ -14,11 +14,13 @@ from PIL import Image
 
 from elr.audit.evidence import read_evidence
 from elr.audit.issues import LabelIssues
+from elr.audit.review import read_review
 from elr.audit.suspects import Features, neighbours, read_features
+from elr.audit.write import DRAWN
 from elr.data import Examples, load
 from elr.noise import NoiseManifest
 from elr.report.page import EVIDENCE, write_page
-from elr.report.view import Bin, Calibration, Neighbour, Picture, RunView, Suspect
+from elr.report.view import Bin, Calibration, Drawn, Neighbour, Picture, RunView, Suspect
 from elr.run import Run
 
 SUSPECTS = 300
@@ -42,6 +44,7 @@ def view_of(run: Run, suspects: int = SUSPECTS) -> RunView:
     issues: LabelIssues | None = None
     calibration = None
     shown: tuple[Suspect, ...] = ()
+    drawn: tuple[Drawn, ...] = ()
     try:
         issues = run.label_issues()
     except (FileNotFoundError, ValueError) as error:
@@ -49,6 +52,7 @@ def view_of(run: Run, suspects: int = SUSPECTS) -> RunView:
     if issues is not None:
         inputs = _Inputs(run, lacks)
         shown = _suspects(run, issues, inputs, suspects)
+        drawn = _drawn(run, issues, inputs)
         calibration = _calibration(run, issues)
     if not run.finished:
         lacks.append("The run is not finished: the curves end where it stopped.")
@@ -63,6 +67,7 @@ def view_of(run: Run, suspects: int = SUSPECTS) -> RunView:
         confusion=None if issues is None else issues.confusion.tolist(),
         calibration=calibration,
         suspects=shown,
+        drawn=drawn,
         facts=_facts(run),
         config={key: str(value) for key, value in run.config.flat().items() if value is not None},
         lacks=tuple(dict.fromkeys(lacks)),
@@ -167,6 +172,21 @@ def _suspect(row: int, issues: LabelIssues, inputs: _Inputs, features: Features 
         disagreeing=near["suggested_label"],
         evidence={name: own[name] for name in EVIDENCE if name in own},
     )  # fmt: skip
+
+
+def _drawn(run: Run, issues: LabelIssues, inputs: _Inputs) -> tuple[Drawn, ...]:
+    """The rows of a draw by ``elr audit --review``, in its order; none if there was no draw."""
+    path = run.path / DRAWN
+    if not path.is_file():
+        return ()
+    try:
+        rows, _ = read_review(issues, path)
+    except (OSError, ValueError) as error:
+        inputs.lacks.append(f"The rows drawn are not shown: {error}.")
+        return ()
+    names = ("id", "given_label", "suggested_label")
+    cells = ([str(issues[name][row]) for name in names] for row in rows)
+    return tuple(Drawn(id_, given, suggested, inputs.picture(id_), inputs.text(id_)) for id_, given, suggested in cells)
 
 
 def _near(features: Features, row: int, label: str, issues: LabelIssues, inputs: _Inputs) -> tuple[Neighbour, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from elr.report.view import Bin, Calibration, Neighbour, Picture, RunView, Suspect
+from elr.report.view import Bin, Calibration, Drawn, Neighbour, Picture, RunView, Suspect
 
 DIGITS = tuple("0123456789")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -51,6 +51,14 @@ def suspects(count: int, classes: Sequence[str] = DIGITS, *, side: int = 32, nea
             )
         )
     return tuple(result)
+
+
+def drawn(count: int, classes: Sequence[str] = DIGITS, *, side: int = 32) -> tuple[Drawn, ...]:
+    """Every other row is a suspect too, the last first."""
+    both = suspects(count, classes, side=side, near=0)
+    rows = [Drawn(s.id, s.given_label, s.suggested_label, s.picture) for s in both[::-2]]
+    other = [Drawn(f"d{k}", classes[k % len(classes)], classes[0], digit(1796 - k, side)) for k in range(count)]
+    return tuple(row for pair in zip(rows, other, strict=False) for row in pair)[:count]
 
 
 def audit(classes: Sequence[str] = DIGITS, *, found: int = 12_934, examples: int = 50_000, **other):

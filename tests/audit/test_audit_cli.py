@@ -187,7 +187,8 @@ def wrong(run):
 def test_drawn_rows_are_answered_and_give_an_interval(run, wrong, capsys, tmp_path):
     code, out, _ = audit(run, "--review", 200, "--seed", 5, capsys=capsys)
     assert code == 0
-    assert f"next: answer is_wrong in {run / 'review.csv'}" in out
+    assert f"next: elr report {run} " in out
+    assert f"or: answer is_wrong in {run / 'review.csv'}" in out
     before = state(run)
     rows = table(run / "review.csv")
     assert len(rows) == 200

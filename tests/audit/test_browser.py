@@ -5,14 +5,16 @@ The browser is the one of the machine; Playwright's own is never downloaded.
 
 import csv
 import io
+import json
 import os
 import shutil
 from dataclasses import replace
 
 import pytest
-from page_views import HOSTILE, audit, suspects, view
+from page_views import HOSTILE, audit, drawn, suspects, view
 
 from elr.cli import main
+from elr.noise import NoiseManifest
 from elr.report.page import write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -39,15 +41,16 @@ def folder(tmp_path_factory):
     """Pages by name; animals have more classes than there are keys."""
     path = tmp_path_factory.mktemp("pages")
     write_page(path / "digits.html", [view(30)])
-    write_page(path / "animals.html", [view(15, ANIMALS, key="animals", audit=audit(ANIMALS))])
+    animals = view(15, ANIMALS, key="animals", audit=audit(ANIMALS, found=15), drawn=drawn(8, ANIMALS))
+    write_page(path / "animals.html", [animals])
+    write_page(path / "drawn.html", [view(30, audit=audit(found=30), drawn=drawn(6))])
     long = view(12, (LONG, "b"), key="long", name=LONG, path=LONG, audit=audit((LONG, "b")))
     write_page(path / "several.html", [view(30), replace(view(12), key="other", name="other"), long])
     # Axe looks at every cell of every map: few classes, but two runs, warnings, and all that a page can have.
     few = ("cat", "dog", "eel", LONG)
     warned = audit(few, warnings=["targets have collapsed"])
-    write_page(
-        path / "few.html", [view(25, few), view(3, few, key="b", name="b", audit=warned, lacks=("a test part",))]
-    )
+    also = view(3, few, key="b", name="b", audit=warned, lacks=("a test part",))
+    write_page(path / "few.html", [view(25, few, drawn=drawn(4, few)), also])
     many = [f"class {k}" for k in range(25)]
     write_page(path / "many.html", [view(5, many, key="many", audit=audit(many))])
     words = tuple(replace(s, picture=None, text=f"{LONG} {HOSTILE}", id=HOSTILE) for s in suspects(1, (HOSTILE, "b")))
@@ -227,6 +230,54 @@ def test_a_pair_is_judged_by_itself(show):
     assert progress(page) == "1 of 30 judged (1 accept)"
 
 
+def test_a_key_held_down_judges_one(show):
+    page = show(place="#review")
+    for key in ["a", "a", "a"]:
+        page.keyboard.down(key)  # the second and third are repeats
+    assert progress(page) == "1 of 30 judged (1 accept)"
+    page.keyboard.up("a")
+    page.locator("#keep").focus()
+    for key in ["Enter", "Enter", "Enter"]:
+        page.keyboard.down(key)
+    page.keyboard.up("Enter")
+    assert progress(page) == "2 of 30 judged (1 keep, 1 accept)"
+    for key in ["ArrowRight", "ArrowRight", "ArrowRight"]:
+        page.keyboard.down(key)
+    assert page.locator("#place").inner_text() == "Suspect 6 of 30: example e5"
+
+
+def test_undoing_the_last_decision_with_the_button_leaves_the_keys_alive(show):
+    page = show(place="#review")
+    press(page, "k")
+    page.locator("#undo").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#undo").is_disabled()
+    assert page.evaluate("document.activeElement.id") == "card"
+    press(page, "a")
+    assert progress(page) == "1 of 30 judged (1 accept)"
+
+
+def test_enter_that_ends_the_composition_of_a_character_chooses_nothing(show):
+    page = show("animals", place="#review")
+    page.keyboard.press("c")
+    page.locator("#search").dispatch_event("keydown", {"key": "Enter", "isComposing": True, "bubbles": True})
+    assert progress(page) == "0 of 15 judged"
+    page.keyboard.type("猫")
+    page.keyboard.press("Enter")
+    assert progress(page) == "1 of 15 judged (1 change)"
+
+
+def test_a_queue_that_is_not_all_says_so(show):
+    page = show(place="#review")
+    said = page.locator("#about").inner_text()
+    assert said == (
+        "These are the 30 surest of 12,934 that look wrong; elr report runs/digits --suspects 12934 shows all."
+    )
+    press(page, "k" * 30)
+    end = "All judged, but 12,904 more look wrong: download corrections.csv"
+    assert progress(page) == f"30 of 30 judged (30 keep). {end}"
+
+
 def test_keys_do_nothing_while_reading_elsewhere(show):
     page = show()
     press(page, "kau")
@@ -251,6 +302,118 @@ def test_every_run_has_decisions_of_its_own(show):
     assert progress(page).startswith("2 of 30 judged")
     page.locator("#run").select_option("other")
     assert progress(page) == "1 of 12 judged (1 accept)"
+
+
+def test_decisions_of_all_runs_last_as_long_as_the_page_where_a_browser_keeps_nothing(show):
+    page = show("several")
+    page.context.add_init_script(
+        "Object.defineProperty(window, 'localStorage', { get() { throw new Error('switched off'); } })"
+    )
+    page.reload()
+    page.locator("#review").focus()
+    press(page, "ka")
+    page.locator("#run").select_option("other")
+    page.locator("#accept").click()
+    page.locator("#run").select_option("digits")
+    assert progress(page) == "2 of 30 judged (1 keep, 1 accept)"
+    page.locator("#run").select_option("other")
+    assert progress(page) == "1 of 12 judged (1 accept)"
+    assert page.locator("#unkept").is_visible()
+
+
+def test_what_another_tab_decides_about_another_run_is_there_when_it_is_turned_to(show, folder):
+    page = show("several")
+    page.locator("#run").select_option("other")
+    page.locator("#run").select_option("digits")
+    page.evaluate("() => { window.told = new Promise((tell) => addEventListener('storage', () => tell(true))); }")
+    tab = page.context.new_page()
+    tab.goto((folder / "several.html").as_uri())
+    tab.locator("#run").select_option("other")
+    tab.locator("#keep").click()
+    assert page.evaluate("window.told")
+    page.locator("#run").select_option("other")
+    assert progress(page) == "1 of 12 judged (1 keep)"
+
+
+# Rows drawn at random
+
+
+def test_rows_drawn_at_random_are_a_second_queue_within_reach_of_the_keyboard(show):
+    page = show("drawn", place="#review")
+    assert page.locator("#to-suspects").get_attribute("aria-pressed") == "true"
+    press(page, ["k", "Shift+Tab", "Shift+Tab"])
+    assert page.evaluate("document.activeElement.id") == "to-drawn"
+    page.keyboard.press("Enter")
+    assert page.locator("#to-drawn").get_attribute("aria-pressed") == "true"
+    # What a screen reader says: the focus is on the card, which has the heading as its name; the status has changed.
+    assert page.evaluate("document.activeElement.id") == "card"
+    assert page.locator("#card").get_attribute("aria-labelledby") == "place"
+    assert page.locator("#place").inner_text() == "Row 1 of 6 drawn at random: example e5"
+    assert progress(page) == "0 of 6 judged"
+    press(page, "ku")
+    assert page.locator("#place").inner_text() == "Row 3 of 6 drawn at random: example e3"
+    page.reload()
+    assert progress(page) == "2 of 6 judged (1 right, 1 unsure)"
+    assert page.locator("#place").inner_text() == "Row 3 of 6 drawn at random: example e3"
+    page.locator("#to-suspects").click()
+    assert progress(page) == "2 of 30 judged (2 keep)"  # e0, and e5 that is in both
+    page.locator("#accept").focus()  # which is gone in a moment
+    press(page, "z")  # d0 was judged last, as a row drawn
+    assert page.evaluate("document.activeElement.id") == "card"
+    assert progress(page) == "1 of 6 judged (1 right)"
+    assert page.locator("#place").inner_text() == "Row 2 of 6 drawn at random: example d0"
+
+
+@pytest.mark.parametrize("name", ["drawn", "animals"])
+def test_who_checks_a_row_drawn_is_not_told_what_the_audit_thinks(show, name):
+    page = show(name, place="#drawn")
+    for hidden in ("#accept", "#near", "#evidence", "#of-pair"):
+        assert page.locator(hidden).is_hidden()
+    assert page.locator("#labels dt").all_inner_texts() == ["given label"]
+    assert "suggested" not in page.locator("#judge").inner_text().lower()
+    press(page, "a")
+    assert progress(page).startswith("0 of")
+    page.keyboard.press("c")
+    assert not [words for words in page.locator("#matches li").all_inner_texts() if "suggested" in words]
+    # Neither is told afterwards whether the audit would have said the same.
+    page.locator("#matches li").filter(has_not_text="given").first.click()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("#decided").inner_text().startswith("Judged: wrong, label")
+    assert "(1 wrong)" in progress(page)
+
+
+def test_the_suggested_class_has_no_other_place_than_the_rest(show):
+    page = show("drawn", place="#drawn")
+    given = page.locator("#keep-label").inner_text()
+    shown = page.locator("#quick bdi").all_inner_texts()
+    assert shown == [label for label in "0123456789" if label != given]
+    assert len({(style["weight"], style["border"]) for style in page.locator("#quick button").evaluate_all(
+        "all => all.map((b) => ({weight: getComputedStyle(b).fontWeight, border: getComputedStyle(b).border}))"
+    )}) == 1  # fmt: skip
+
+
+def test_decisions_of_both_queues_are_in_one_file_each_row_once(show):
+    page = show("drawn", place="#drawn")
+    rows = drawn(6)
+    press(page, ["k", "u", rows[2].suggested_label, "9", "k", "k"])
+    assert progress(page) == "6 of 6 judged (3 right, 2 wrong, 1 unsure). All judged: download corrections.csv"
+    page.locator("#to-suspects").click()
+    press(page, "a")
+    exports = {row[0]: row[1:] for row in exported(page, lambda: page.locator("#download").click())}
+    first = suspects(1)[0]
+    assert exports == {
+        "e0": [first.given_label, "accept", first.suggested_label],
+        "e5": [rows[0].given_label, "keep", rows[0].given_label],
+        "d0": [rows[1].given_label, "unsure", rows[1].given_label],
+        "e3": [rows[2].given_label, "accept", rows[2].suggested_label],
+        "d1": [rows[3].given_label, "change", "9"],
+        "e1": [rows[4].given_label, "keep", rows[4].given_label],
+        "d2": [rows[5].given_label, "keep", rows[5].given_label],
+    }
+
+
+def test_without_a_draw_there_is_nothing_to_switch_to(show):
+    assert show(place="#drawn").locator("#queues").is_hidden()
 
 
 def test_two_tabs_do_not_contradict_each_other(show, folder):
@@ -290,9 +453,9 @@ def test_a_finger_is_enough(show):
     assert page.locator("#curves .told").first.inner_text().startswith("epoch 4 · predicted correctly: 33.3")
 
 
-@pytest.mark.parametrize("name", ["digits", "animals", "several", "hostile"])
+@pytest.mark.parametrize("name", ["digits", "animals", "several", "hostile", "drawn#drawn"])
 def test_nothing_scrolls_sideways_on_a_phone(show, name):
-    page = show(name, width=360)
+    page = show(name.partition("#")[0], width=360, place="#" + name.partition("#")[2])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
@@ -302,6 +465,9 @@ def test_axe_finds_nothing(show, scheme):
     page = show("few", color_scheme=scheme, place="#review")
     press(page, "kac")  # with the list of classes open
     found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    page.locator("#to-drawn").click()
+    found = axe.Axe().run(page, "#review")
     assert found.violations_count == 0, found.generate_report()
 
 
@@ -377,3 +543,34 @@ def test_the_whole_loop_from_a_run_to_a_run_on_corrected_labels(show, folder, ru
     before, after = (given_labels(place / "rows.csv") for place in (run, second))
     changed = {id_: label for id_, label in after.items() if before[id_] != label}
     assert changed == {row[0]: row[3] for row in rows[:7]}
+
+
+def test_the_whole_loop_from_a_draw_to_an_interval(show, folder, run, tmp_path, capsys):
+    """Draw rows, judge all of them by keyboard as somebody would who knows the truth, and get the noise rate."""
+    assert main(["audit", str(run), "--review", "40", "--quiet"]) == 0
+    with open(run / "review.csv", newline="", encoding="utf-8") as file:
+        ids = [row["id"] for row in csv.DictReader(file)]
+    noise = NoiseManifest.load(run)
+    old, new = (
+        dict(zip(map(str, noise.ids.tolist()), labels.tolist(), strict=True)) for labels in (noise.old, noise.new)
+    )
+    assert main(["report", str(run), "--out", str(folder / "draw.html")]) == 0
+    assert "40 rows drawn at random can be checked on the page, too" in capsys.readouterr().out
+    page = show("draw", place="#review")
+    tab_to(page, "#to-drawn")
+    page.keyboard.press("Enter")
+    for k, id_ in enumerate(ids, 1):
+        assert page.locator("#place").inner_text() == f"Row {k} of 40 drawn at random: example {id_}"
+        assert page.locator("#exhibit img").count() == 1
+        page.keyboard.press("u" if k == 7 else "k" if old[id_] == new[id_] else noise.classes[old[id_]])
+    assert progress(page).endswith("All judged: download corrections.csv")
+    tab_to(page, "#download")
+    rows = exported(page, lambda: page.keyboard.press("Enter"))
+    assert len(rows) == 40
+    with open(tmp_path / "corrections.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["id", "given_label", "decision", "label"], *rows])
+    assert main(["audit", str(run), "--checked", str(tmp_path / "corrections.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["review"]
+    wrong = sum(old[id_] != new[id_] for k, id_ in enumerate(ids, 1) if k != 7)
+    assert (found["checked"], found["wrong"], found["unsure"], found["unchecked"]) == (39, wrong, 1, 0)
+    assert 0.0 <= found["low"] < found["high"] <= 1.0

@@ -61,17 +61,33 @@ def test_a_class_of_a_handful():
     assert line.startswith("1 of 3 classes have fewer than 10 examples")
 
 
-def test_too_few_visits():
+def test_too_few_epochs_however_often_each_was_seen():
     belief = sure(mistaken(0.2))
-    (line,) = doubts(belief, Y, T, seen(belief, visits=4))
-    assert line.startswith("examples were seen 4 times")
+    (line,) = doubts(belief, Y, T, seen(belief, visits=8, epochs=4))
+    assert line.startswith("4 epoch(s) are too few")
+    assert doubts(belief, Y, T, seen(belief, visits=4, epochs=20)) == []  # swept every five epochs
 
 
-def test_labels_that_were_memorised():
-    outside = np.arange(N) < 0.1 * N
-    belief = sure(np.where(outside, mistaken(0.2), Y))
-    (line,) = doubts(belief, Y, T, seen(belief))
+@pytest.mark.parametrize("inside", [0.0, 0.1])
+def test_labels_that_were_memorised_all_of_them_or_many(inside):
+    outside = np.arange(N) < 0.3 * N
+    belief = sure(np.where(outside, mistaken(0.5), mistaken(inside)))
+    (line,) = doubts(belief, Y, T, seen(belief, held=0.3))
     assert "they have been memorised" in line
+
+
+def test_a_gap_that_few_held_out_rows_may_have_by_chance_says_nothing():
+    belief = sure(np.where(np.arange(N) < 0.05 * N, mistaken(0.4), mistaken(0.2)))  # fifteen rows
+    assert doubts(belief, Y, T, seen(belief, held=0.05)) == []
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_held_out_labels_that_are_cleaner(told):
+    outside = np.arange(N) < 0.3 * N
+    belief = sure(np.where(outside, mistaken(0.2 if told else 0.0), mistaken(0.4)))
+    facts = {"clean_val": True} if told else {}
+    (line,) = doubts(belief, Y, T, seen(belief, held=0.3, **facts))
+    assert "these are worse" in line
 
 
 def test_clean_or_memorised_is_not_known_without_held_out_rows():
@@ -84,4 +100,5 @@ def test_no_early_learning_peak():
     belief = sure(mistaken(0.2))
     (line,) = doubts(belief, Y, T, seen(belief, peak=1, epochs=8))
     assert "no early-learning peak" in line
-    assert doubts(belief, Y, T, seen(belief, peak=1, epochs=1)) == []
+    (few,) = doubts(belief, Y, T, seen(belief, peak=1, epochs=1))
+    assert few.startswith("1 epoch(s) are too few")

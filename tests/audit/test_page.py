@@ -9,7 +9,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from page_views import DIGITS, HOSTILE, audit, confusion, digit, records, suspects, view
+from page_views import DIGITS, HOSTILE, audit, confusion, digit, drawn, records, suspects, view
 
 from elr.report.markup import data_block, number, percent
 from elr.report.page import page, write_page
@@ -95,6 +95,29 @@ def test_nothing_found_is_said_and_nothing_is_queued():
     assert "None of the 50,000 labels looks wrong." in found.text
     assert "There is nothing to review." in found.text
     assert found.data["runs"] == []
+
+
+def test_rows_drawn_are_queued_without_what_the_audit_thinks_even_where_nothing_looks_wrong():
+    found = outline(view(0, audit=audit(found=0), drawn=drawn(4)))
+    rows = found.data["runs"][0]["drawn"]
+    assert [row["id"] for row in rows] == [row.id for row in drawn(4)]
+    assert {key for row in rows for key in row} == {"id", "given", "suggested", "picture", "text"}
+    assert "There is nothing to review." not in found.text
+
+
+def test_of_many_classes_the_likely_ones_of_rows_drawn_have_keys_too():
+    classes = [f"class {k}" for k in range(12)]
+    one = outline(view(1, classes, audit=audit(classes), confusion=confusion(classes), drawn=drawn(6, classes)))
+    run = one.data["runs"][0]
+    assert {row["given"] for row in run["drawn"]} <= set(run["likely"])
+
+
+@pytest.mark.parametrize(("found", "cut"), [(30, False), (31, True)])
+def test_a_queue_that_is_cut_is_told_with_the_command_for_all(found, cut):
+    run = outline(view(30, path="my runs/a", audit=audit(found=found))).data["runs"][0]
+    told = ["These are the 30 surest of 31 that look wrong; ", "elr report 'my runs/a' --suspects 31", " shows all."]
+    assert run["about"]["suspects"] == (told if cut else [])
+    assert run["more"] == found - 30
 
 
 def test_without_an_audit_the_page_says_what_it_lacks():
@@ -345,6 +368,15 @@ def test_larger_thumbnails_than_there_is_room_for_cost_neighbours_and_not_suspec
     assert all(suspect["picture"] for suspect in shown)
     assert all(neighbour["picture"] for neighbour in shown[0]["agreeing"])
     assert re.search(r"[\d,]+ pictures are left out", found.text)
+
+
+def test_a_row_drawn_has_its_picture_whatever_else_there_is_no_room_for(monkeypatch):
+    monkeypatch.setattr("elr.report.page.PICTURE_BYTES", 20_000)
+    found = outline(view(0, suspects=suspects(40, near=4), drawn=drawn(40)))
+    assert re.search(r"[\d,]+ pictures are left out", found.text)
+    assert not all(suspect["picture"] for suspect in found.data["runs"][0]["suspects"])
+    there = {attributes["data-key"] for tag, attributes in found.elements if tag == "img"} | set(found.data["pictures"])
+    assert {row["picture"] for row in found.data["runs"][0]["drawn"]} <= there
 
 
 def test_the_same_run_gives_the_same_bytes():

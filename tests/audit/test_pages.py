@@ -1,5 +1,6 @@
 """`elr report` on real runs, and what a page says when something is gone."""
 
+import csv
 import shutil
 
 import numpy as np
@@ -70,6 +71,47 @@ def test_several_runs_share_a_page_in_a_folder_that_is_made_for_it(run, tmp_path
     assert main(["report", str(run.path), str(run.path), "--out", str(page)]) == 0
     assert [path.name for path in page.parent.iterdir()] == ["both.html"]
     assert capsys.readouterr().out.count("labels look wrong") == 2
+
+
+def test_the_command_says_that_it_shows_the_surest_only_and_how_to_see_all(run, tmp_path, capsys):
+    page, found = tmp_path / "page.html", run.label_issues().found
+    assert main(["report", str(run.path), "--out", str(page), "--suspects", "2"]) == 0
+    command = f"elr report {run.path} --out {page} --suspects {found}"
+    out = capsys.readouterr().out
+    assert f"note: the page has the 2 surest of {found}; `{command}` shows all\n" in out
+    assert f"written: {page} ({page.stat().st_size / 1e6:.1f} MB)" in out
+    assert main(command.split()[1:]) == 0
+    assert "surest of" not in capsys.readouterr().out
+
+
+def test_a_draw_is_on_the_page_in_its_own_order_with_pictures(run, tmp_path, capsys):
+    place = tmp_path / "run"
+    shutil.copytree(run.path, place)
+    assert view_of(elr.Run(place)).drawn == ()
+    assert main(["audit", str(place), "--review", "20"]) == 0
+    said = capsys.readouterr().out
+    assert f"next: elr report {place} " in said
+    assert f"elr audit {place} --checked corrections.csv" in said
+    with open(place / "review.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    with open(place / "review.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: row["id"]))  # as a spreadsheet may have left it
+    view = view_of(elr.Run(place))
+    assert [row.id for row in view.drawn] == [row["id"] for row in rows]
+    assert [row.given_label for row in view.drawn] == [row["given_label"] for row in rows]
+    assert all(row.picture is not None for row in view.drawn)
+    assert view.lacks == ()
+
+
+def test_a_draw_that_is_none_of_this_run_is_said_and_the_page_is_written(run, tmp_path, capsys):
+    place = tmp_path / "run"
+    shutil.copytree(run.path, place)
+    (place / "review.csv").write_text("hours of work")
+    assert main(["report", str(place)]) == 0
+    assert "note: The rows drawn are not shown: " in capsys.readouterr().out
+    assert view_of(elr.Run(place)).drawn == ()
 
 
 def test_a_page_says_which_examples_are_gone(run, folder, tmp_path):

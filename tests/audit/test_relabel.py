@@ -185,6 +185,7 @@ def test_a_folder_then_its_label_file_with_names_in_other_scripts(photos, tmp_pa
     assert (labels[f"{cat}/0.png"], labels[f"{parrot}/1.png"], labels[f"{dog}/0.png"]) == (dog, cat, dog)
     data = load(DataConfig(str(photos), labels=str(tmp_path / "v2.csv"), val_fraction=0.0))
     assert sorted(data.classes[k] for k in data.train.y) == sorted(labels.values())
+    assert data.train.y_true is None  # what a person corrected is not wrong
     more = write(tmp_path / "d.csv", (f"{cat}/0.png", dog, "accept", cat))
     code, out, _ = command(tmp_path / "v2.csv", more, "--out", tmp_path / "v3.csv", capsys=capsys)
     assert code == 0

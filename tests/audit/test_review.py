@@ -113,11 +113,26 @@ def test_a_draw_that_cannot_be_is_refused(count):
 # The interval
 
 
-@pytest.mark.parametrize("world", [calibrated, reversed_, unrelated, too_trusting])
+@pytest.mark.parametrize("world", [reversed_, unrelated])
 def test_the_interval_of_200_rows_covers_the_truth_as_often_as_it_says(world):
     truth, found = rates(world, 200, DRAWS)
     assert 0.93 <= coverage(truth, found) <= 0.97
     assert np.mean([r.bound == "normal" for r in found]) > 0.9
+
+
+def over_sure(rng, n):
+    """Unsure of a few rows, which surprise it often; among the many it is sure of, one in two hundred is wrong."""
+    unsure = rng.random(n) < 0.02
+    return np.where(unsure, 0.55, 0.999), np.where(unsure, rng.random(n) > 0.55, rng.random(n) < 0.005)
+
+
+@pytest.mark.parametrize(
+    ("world", "count"), [(calibrated, 200), (too_trusting, 200), (over_sure, 300), (over_sure, 400)]
+)
+def test_surprises_where_the_audit_was_unsure_do_not_make_a_normal_interval(world, count):
+    truth, found = rates(world, count, DRAWS // 4)
+    assert coverage(truth, found) >= 0.93
+    assert np.mean([r.bound == "betting" for r in found]) > 0.2
 
 
 @pytest.mark.parametrize("world", [calibrated, reversed_, unrelated, too_trusting])
@@ -147,7 +162,7 @@ def test_knowing_helps():
     _, informed = rates(calibrated, 200, 50)
     _, blind = rates(unrelated, 200, 50)
     width = [np.mean([r.high - r.low for r in found]) for found in (informed, blind)]
-    assert width[0] < 0.5 * width[1]
+    assert width[0] < 0.6 * width[1]
 
 
 def test_no_wrong_label_found_does_not_mean_that_there_is_none():
@@ -210,11 +225,31 @@ def test_a_drawn_file_has_what_a_person_needs_and_comes_back(audit, tmp_path):
     write_review(audit, rows, tmp_path / "review.csv")
     with open(tmp_path / "review.csv", newline="", encoding="utf-8") as file:
         table = list(csv.DictReader(file))
-    assert list(table[0]) == ["id", "given_label", "suggested_label", "label_quality", "chance", "is_wrong"]
+    assert list(table[0]) == ["place", "id", "given_label", "suggested_label", "label_quality", "chance", "is_wrong"]
     assert {row["is_wrong"] for row in table} == {""}
     again, typed = read_review(audit, tmp_path / "review.csv")
     assert again.tolist() == rows.tolist()
     assert list(typed) == [row["id"] for row in table]
+
+
+@pytest.mark.parametrize("column", ["label_quality", "given_label", "id"])
+def test_a_spreadsheet_may_sort_a_draw_but_the_first_rows_of_it_are_to_be_answered(audit, tmp_path, column):
+    path = tmp_path / "review.csv"
+    rows = drawn(audit, 100)
+    write_review(audit, rows, path)
+    fill(path, lambda row: "no", slice(80))
+    with open(path, newline="", encoding="utf-8") as file:
+        table = sorted(csv.DictReader(file), key=lambda row: row[column])
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, table[0])
+        writer.writeheader()
+        writer.writerows(table)
+    assert read_review(audit, path)[0].tolist() == rows.tolist()
+    assert answered(audit, path).overall.checked == 80
+    fill(path, lambda row: "")
+    fill(path, lambda row: "no", slice(80))  # the first as they were sorted
+    with pytest.raises(ValueError, match="rows drawn have no answer, and not the last ones"):
+        answered(audit, path)
 
 
 def test_answers_give_the_rate_and_that_of_classes_with_enough_rows(audit, tmp_path):
@@ -293,8 +328,8 @@ def drop_a_row(text):
         (lambda text: text.splitlines()[0] + "\n", "has no rows"),
         (drop_a_row, "was drawn from another audit, or rows are missing"),
         (lambda text: text + text.splitlines()[-1] + "\n", "has an id more than once"),
-        (lambda text: text.replace("\nx", "\ny", 1), "id 'y.*' of .* is not in this audit"),
-        (lambda text: text.splitlines()[0] + "\nx1,a,b,high,low,\n", "that is not a number"),
+        (lambda text: text.replace(",x", ",y", 1), "id 'y.*' of .* is not in this audit"),
+        (lambda text: text.splitlines()[0] + "\n1,x1,a,b,high,low,\n", "that is not a number"),
         (lambda text: drop_a_row(text) + text.splitlines()[-1] + "maybe\n", "must be yes, no, unsure or empty"),
         (lambda text: text, "nothing has been checked yet"),
     ],

@@ -4,10 +4,11 @@ import numpy as np
 
 from elr.audit.evidence import Evidence
 from elr.audit.posterior import Floats, Ints
+from elr.audit.quality import cleaner
 
-FEW_VISITS = 5
-MEMORIZED = 0.99  # of training labels believed in
-GAP = 0.05  # that many fewer of the held-out ones
+FEW_EPOCHS = 5
+MEMORIZED = 0.99  # of training labels believed in, where no others can be compared
+GAP = 0.1  # that many fewer of the held-out ones believed in, and more than three standard errors
 
 
 def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str]:
@@ -38,20 +39,25 @@ def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str
     if evidence is None:
         return found
     inside, outside = ~evidence.held, evidence.held
-    if inside.any() and np.median(evidence.visits[inside]) < FEW_VISITS:
-        visits = int(np.median(evidence.visits[inside]))
-        found.append(f"examples were seen {visits} times: too few epochs to tell what is learnt early from what is not")
+    peak, epochs = evidence.facts.get("peak"), evidence.facts.get("epochs")
+    if epochs is not None and epochs < FEW_EPOCHS:
+        found.append(f"{epochs} epoch(s) are too few to tell what is learnt early from what is not")
     agreement = float(np.mean(best[inside] == y[inside])) if inside.any() else 0.0
-    if outside.any():
+    if inside.any() and outside.any():
         beyond = float(np.mean(best[outside] == y[outside]))
-        if agreement > MEMORIZED and beyond < agreement - GAP:
+        error = np.sqrt(beyond * (1.0 - beyond) / outside.sum())
+        if cleaner(p, y, evidence):
+            found.append(
+                f"{beyond:.1%} of the held-out labels are believed in, {agreement:.1%} of the training labels: these "
+                "are worse, so how many of them are wrong was told from themselves alone, and may be more"
+            )
+        if agreement - beyond > max(GAP, 3.0 * error):
             found.append(
                 f"{agreement:.1%} of the training labels are believed in, {beyond:.1%} of those held out: "
                 "they have been memorised; train with elr, or for fewer epochs"
             )
     elif agreement > MEMORIZED:
         found.append(f"{agreement:.1%} of the labels are believed in, and none was held out: clean, or memorised")
-    peak, epochs = evidence.facts.get("peak"), evidence.facts.get("epochs")
     if peak is not None and peak == 1 and epochs != 1:
         found.append("validation was best in the first epoch: there is no early-learning peak to look at")
     return found

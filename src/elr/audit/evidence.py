@@ -46,7 +46,7 @@ class Rows:
     ids: Sequence[str]
     source: Sequence[str]  # train or val
     given: Array  # (n,) class numbers
-    classes: tuple[str, ...]
+    classes: tuple[Any, ...]  # names, or the numbers themselves
 
 
 def in_order(rows: Rows, evidence: Evidence) -> tuple[Rows, Evidence]:

@@ -20,11 +20,12 @@ class LabelIssues:
     """A row for every example of the input, in its order, and what follows for all of them.
 
     ``columns`` are arrays of equal length, by name; ``issues["label_quality"]`` is one of them. Names that cleanlab
-    uses too mean the same here: given_label, predicted_label, label_quality (low is bad), is_label_issue.
+    uses too mean the same here: given_label, predicted_label (by the model alone), label_quality (low is bad),
+    is_label_issue.
     """
 
     columns: Mapping[str, Array]
-    classes: tuple[str, ...]
+    classes: tuple[Any, ...]  # as they stand in the columns
     noise_rate: float  # estimated share of wrong labels; rests on assumptions
     noise_range: tuple[float, float]  # what other assumptions give: not a confidence interval
     transition: Array  # (C, C) P(given label | true class)
@@ -77,22 +78,21 @@ class LabelIssues:
 
     def class_health(self) -> list[dict[str, Any]]:
         """For each class: labels given, expected wrong, found, and examples that should have had this label."""
-        names = self["given_label"]
-        result = []
-        for k, name in enumerate(self.classes):
-            own = names == name
-            count = int(own.sum())
-            right = float(self.confusion[k, k])
-            result.append(
-                {
-                    "label": name,
-                    "given": count,
-                    "found": int(self["is_label_issue"][own].sum()),
-                    "wrong": (count - right) / count if count else None,
-                    "missed": float(self.confusion[:, k].sum() - right),
-                }
-            )
-        return result
+        number = {name: k for k, name in enumerate(self.classes)}
+        y = np.array([number[name] for name in self["given_label"]], dtype=np.int64)
+        given, found = (np.bincount(rows, minlength=len(number)).tolist() for rows in (y, y[self["is_label_issue"]]))
+        right = np.diag(self.confusion)
+        missed = (self.confusion.sum(axis=0) - right).tolist()
+        return [
+            {
+                "label": name,
+                "given": given[k],
+                "found": found[k],
+                "wrong": (given[k] - float(right[k])) / given[k] if given[k] else None,
+                "missed": missed[k],
+            }
+            for k, name in enumerate(self.classes)
+        ]
 
     def to_pandas(self) -> Any:
         """The table as a pandas data frame, if pandas is installed."""
@@ -128,7 +128,6 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
     y = rows.given
     found = judge(p, y, evidence)
     n = np.arange(len(y))
-    predicted = found.belief.argmax(axis=1)
     others = found.belief.copy()
     others[n, y] = -1.0
     suggested = others.argmax(axis=1)
@@ -137,9 +136,9 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
         "id": np.array(rows.ids, dtype=object),
         "source": np.array(rows.source, dtype=object),
         "given_label": names[y],
-        "predicted_label": names[predicted],
+        "predicted_label": names[p.argmax(axis=1)],
         "label_quality": found.quality,
-        "is_label_issue": (found.quality < threshold) & (predicted != y),
+        "is_label_issue": (found.quality < threshold) & (found.belief.argmax(axis=1) != y),
         "suggested_label": names[suggested],
         "suggested_probability": found.belief[n, suggested],
         "target_given": p[n, y],
@@ -191,12 +190,14 @@ def find_label_issues(
     y = np.asarray(labels)
     if p.ndim != 2 or p.shape[1] < 2:
         raise ValueError(f"pred_probs must be (n, C) with at least two classes, got shape {p.shape}")
+    if not len(p):
+        raise ValueError("pred_probs has no rows")
     if y.shape != (len(p),):
         raise ValueError(f"labels must be one for each of the {len(p):,} rows of pred_probs, got shape {y.shape}")
     if y.dtype.kind not in "iub" or not ((y >= 0) & (y < p.shape[1])).all():
         raise ValueError(f"labels must be class numbers from 0 to {p.shape[1] - 1}")
-    if not np.isfinite(p).all() or (p < 0).any() or (p.sum(axis=1) <= 0).any():
-        raise ValueError("pred_probs must be finite and not negative, and no row may be all zero")
+    if not np.isfinite(p).all() or (p < 0).any() or (np.abs(p.sum(axis=1) - 1.0) > 0.02).any():
+        raise ValueError("pred_probs must be probabilities: finite, not negative, and rows that sum to 1")
     if evidence is not None and len(evidence) != len(p):
         raise ValueError(f"evidence is of {len(evidence):,} rows, pred_probs of {len(p):,}")
     held = np.zeros(len(p), dtype=bool) if evidence is None else evidence.held
@@ -204,6 +205,6 @@ def find_label_issues(
         [str(k) for k in range(len(p))],
         ["val" if out else "train" for out in held],
         y.astype(np.int64),
-        tuple(map(str, range(p.shape[1]))),
+        tuple(range(p.shape[1])),
     )
     return label_issues(rows, p / p.sum(axis=1, keepdims=True), evidence, threshold)

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-COLUMNS = ("id", "given_label", "suggested_label", "label_quality", "chance", "is_wrong")
+COLUMNS = ("place", "id", "given_label", "suggested_label", "label_quality", "chance", "is_wrong")
 ANSWERS: dict[str, bool | None] = {
     **dict.fromkeys(("yes", "y", "true", "1"), True),
     **dict.fromkeys(("no", "n", "false", "0"), False),
@@ -35,7 +35,8 @@ ANSWERS: dict[str, bool | None] = {
 }
 FLOOR = 0.01  # so that rows the audit is sure of are drawn too: it may be wrong about them
 MANY = 200  # answers from which a normal approximation holds,
-SURPRISES = 10  # if so many of them went against the audit; with fewer their variance cannot be known
+SURPRISES = 10  # if so many of them went against the audit where it was sure; with fewer their variance is not known
+SURE = 0.1  # doubt below it, or above 1 - .1: such rows are drawn seldom, and one of them moves the estimate most
 LEAST = 30  # answers in a class below which it gets no interval of its own
 MISS = 0.05  # chance of the interval to miss the truth
 STEPS = 1000  # of the interval's ends, in [0, 1]
@@ -115,8 +116,11 @@ def write_review(issues: LabelIssues, rows: Ints, path: Path) -> None:
     check_new(path)
     chance = chances(issues["label_quality"], len(rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = COLUMNS[:4]
-    table = [{**{name: issues[name][row] for name in names}, "chance": float(chance[row])} for row in rows]
+    names = COLUMNS[1:5]
+    table = [
+        {"place": place, **{name: issues[name][row] for name in names}, "chance": float(chance[row])}
+        for place, row in enumerate(rows, start=1)
+    ]
     write_csv(path, table, COLUMNS)
 
 
@@ -136,13 +140,15 @@ def read_review(issues: LabelIssues, path: Path) -> tuple[Ints, dict[str, str]]:
     rows = np.array([place[id_] for id_ in ids], dtype=np.int64)
     try:
         written = np.array([columns["label_quality"], columns["chance"]], dtype=np.float64)  # (2, n)
+        # A spreadsheet may have sorted it since: then the rows answered first are no random ones.
+        order = np.argsort(np.array(columns["place"], dtype=np.int64), kind="stable")
     except ValueError:
-        raise ValueError(f"{path} has a label_quality or chance that is not a number") from None
+        raise ValueError(f"{path} has a place, label_quality or chance that is not a number") from None
     chance = chances(issues["label_quality"], len(rows))
     ours = np.stack([issues["label_quality"][rows], chance[rows]])
     if not np.allclose(written, ours, rtol=1e-3, atol=1e-5):
         raise ValueError(f"{path} was drawn from another audit, or rows are missing; leave is_wrong empty instead")
-    return rows, dict(zip(ids, columns["is_wrong"], strict=True))
+    return rows[order], dict(zip(ids, columns["is_wrong"], strict=True))
 
 
 def typed_answers(answers: Mapping[str, str], path: Path) -> dict[str, bool | None]:
@@ -216,7 +222,9 @@ def rate(doubt: Floats, chance: Floats, rows: Ints, wrong: Bools) -> Rate:
     surprise = wrong - doubt[rows]
     pi = chance[rows]
     estimate = float(doubt.mean() + (surprise / pi).sum() / N)
-    if m >= MANY and int((np.abs(surprise) > 0.5).sum()) >= SURPRISES:
+    sure = np.abs(doubt - 0.5) > 0.5 - SURE
+    telling = sure[rows] if sure.mean() > 0.01 else np.ones(m, dtype=bool)
+    if m >= MANY and int((telling & (np.abs(surprise) > 0.5)).sum()) >= SURPRISES:
         half = _half_width(surprise / pi, pi) / N
         return Rate(_share(estimate), _share(estimate - half), _share(estimate + half), *counted, "normal")
     low, high = _betting(doubt, chance, rows, wrong)

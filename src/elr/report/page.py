@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any
 from elr.report import sections
 from elr.report.markup import clipped, data_block, name, number, percent, text
 from elr.report.records import write_text
-from elr.report.view import Neighbour, Picture, RunView, Suspect
+from elr.report.view import Drawn, Neighbour, Picture, RunView, Suspect
 
-PICTURE_BYTES = 4_000_000  # of pictures in a page; with all the rest it stays below 5 MB
+PICTURE_BYTES = 4_000_000  # of suspects and neighbours; a page of 300 suspects without a draw stays below 5 MB
 TEXT, NEAR_TEXT = 2000, 240  # characters of a text, and of a neighbour's
 QUICK = 9  # keys 1 to 9
 EVIDENCE = {
@@ -42,7 +43,7 @@ def page(runs: Sequence[RunView]) -> str:
     pictures, left_out = _pictures(runs)
     style, script = _template("style.css"), _template("script.js")
     title = f"Labels of {runs[0].name}" if len(runs) == 1 else f"Labels of {len(runs)} runs"
-    queued = [run for run in runs if run.suspects]
+    queued = [run for run in runs if run.suspects or run.drawn]
     lead = sections.side_by_side(runs, sections.headline)
     numbers = sections.numbers(runs)
     if len(runs) > 1:  # of one run the words above have said the most of it
@@ -92,13 +93,20 @@ def _pictures(runs: Sequence[RunView]) -> tuple[dict[str, str], int]:
     for picture in _by_use(runs):
         if picture.key in chosen or picture.key in left_out:
             continue
-        address = f"data:{picture.media_type};base64,{base64.b64encode(picture.data).decode()}"
+        address = _address(picture)
         if len(address) > room:
             left_out.add(picture.key)
             continue
         chosen[picture.key] = address
         room -= len(address)
-    return chosen, len(left_out)
+    # Of a draw every row has to be judged, so there is always room for it.
+    asked = {row.picture.key: row.picture for run in runs for row in run.drawn if row.picture is not None}
+    chosen |= {key: _address(picture) for key, picture in asked.items() if key not in chosen}
+    return chosen, len(left_out - asked.keys())
+
+
+def _address(picture: Picture) -> str:
+    return f"data:{picture.media_type};base64,{base64.b64encode(picture.data).decode()}"
 
 
 def _by_use(runs: Sequence[RunView]) -> Iterator[Picture]:
@@ -112,21 +120,43 @@ def _by_use(runs: Sequence[RunView]) -> Iterator[Picture]:
 
 
 def _queue(run: RunView, pictures: Mapping[str, str]) -> dict[str, Any]:
-    """What the script needs to show the suspects of a run, words and numbers as they are to be read."""
+    """What the script needs to show the queues of a run, words and numbers as they are to be read."""
     return {
         "key": run.key,
         "name": run.name,
         "classes": list(run.classes),
         "likely": _likely(run),
+        "more": run.more,
+        "about": {"suspects": _about_suspects(run), "drawn": _about_drawn(run)},
         "suspects": [_suspect(suspect, pictures) for suspect in run.suspects],
+        "drawn": [_drawn(row, pictures) for row in run.drawn],
     }
+
+
+def _about_suspects(run: RunView) -> list[str]:
+    """Words and commands by turns: that the queue is not all there is."""
+    if not run.more:
+        return []
+    found = len(run.suspects) + run.more
+    command = f"elr report {shlex.quote(run.path)} --suspects {found}"
+    return [f"These are the {len(run.suspects):,} surest of {found:,} that look wrong; ", command, " shows all."]
+
+
+def _about_drawn(run: RunView) -> list[str]:
+    """Words and commands by turns: what is asked, and what for."""
+    return [
+        "Is the given label right? What the audit thinks is not shown here, so as not to lead you. Judge all rows and "
+        "download; ",
+        f"elr audit {shlex.quote(run.path)} --checked corrections.csv",
+        " then says how many labels are wrong, with an interval.",
+    ]
 
 
 def _likely(run: RunView) -> dict[str, list[str]]:
     """For each given label the classes that it hides most often; empty where every class has a key of its own."""
     if run.confusion is None or len(run.classes) <= QUICK:
         return {}
-    given = {suspect.given_label for suspect in run.suspects}
+    given = {row.given_label for row in run.suspects} | {row.given_label for row in run.drawn}
     order = range(len(run.classes))
     return {
         # Two more than there are keys: the given label and the suggested one have keys already.
@@ -152,6 +182,16 @@ def _suspect(suspect: Suspect, pictures: Mapping[str, str]) -> dict[str, Any]:
             ["found in", {"train": "training", "val": "validation"}.get(suspect.source, suspect.source)],
             *seen,
         ],
+    }
+
+
+def _drawn(row: Drawn, pictures: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "given": row.given_label,
+        "suggested": row.suggested_label,
+        "picture": _key(row.picture, pictures),
+        "text": None if row.text is None else clipped(row.text, TEXT),
     }
 
 

@@ -56,6 +56,17 @@ class Suspect:
     evidence: Mapping[str, str | float | int | None] = field(default_factory=dict)  # small print; None is left out
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A row drawn at random, to be judged by somebody who is not told what the audit thinks of it."""
+
+    id: str
+    given_label: str
+    suggested_label: str  # choosing it counts as accepting it; it is not shown
+    picture: Picture | None = None
+    text: str | None = None
+
+
 @dataclass(frozen=True)
 class Bin:
     """Predictions whose probability lies in [low, high]: what they promised, and how often it was so."""
@@ -92,3 +103,10 @@ class RunView:
     facts: Mapping[str, str] = field(default_factory=dict)  # data, noise, versions, commit, seconds
     config: Mapping[str, str] = field(default_factory=dict)  # "optim.lr" -> "0.05"
     lacks: tuple[str, ...] = ()  # sentences: what the page does not show, and why
+    drawn: tuple[Drawn, ...] = ()  # review.csv, in its order
+
+    @property
+    def more(self) -> int:
+        """Labels that look wrong and are not among the suspects."""
+        found = 0 if self.audit is None else int(self.audit["found"])
+        return max(found - sum(suspect.found for suspect in self.suspects), 0)

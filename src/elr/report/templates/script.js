@@ -74,7 +74,6 @@ function pictures() {
 
 function store(run) {
   const place = `elr review ${run.key}`;
-  const known = new Set(run.suspects.map((suspect) => suspect.id));
   const labels = new Set(run.classes);
   const decisions = new Set(["keep", "accept", "change", "unsure"]);
   const sound = (entry) => Array.isArray(entry) && entry.length === 3 && decisions.has(entry[1]) && labels.has(entry[2]);
@@ -103,14 +102,14 @@ function store(run) {
       log.push([id, decision, label]);
       write();
     },
-    undo() {
+    undo(known) {
       const last = log.findLastIndex(([id]) => known.has(id));
       if (last < 0) return null;
       const [[id]] = log.splice(last, 1);
       write();
       return id;
     },
-    judged() {
+    judged(known) {
       return new Map(log.filter(([id]) => known.has(id)).map(([id, decision, label]) => [id, { decision, label }]));
     },
   };
@@ -120,12 +119,17 @@ function cell(value) {
   return /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 
+// The rows of both queues; one that is in both is there once.
+function rows_of(run) {
+  return [...new Map([...run.suspects, ...run.drawn].map((row) => [row.id, row])).values()];
+}
+
 function corrections(run, judged) {
-  const rows = run.suspects
-    .filter((suspect) => judged.has(suspect.id))
-    .map((suspect) => {
-      const { decision, label } = judged.get(suspect.id);
-      return [suspect.id, suspect.given, decision, label];
+  const rows = rows_of(run)
+    .filter((row) => judged.has(row.id))
+    .map((row) => {
+      const { decision, label } = judged.get(row.id);
+      return [row.id, row.given, decision, label];
     });
   return [["id", "given_label", "decision", "label"], ...rows].map((row) => row.map(cell).join(",") + "\n").join("");
 }
@@ -133,11 +137,19 @@ function corrections(run, judged) {
 function review(runs) {
   const images = pictures();
   const pairOf = (suspect) => JSON.stringify([suspect.given, suspect.suggested]);
-  let run, kept, queue, at;
+  // By run, for as long as the page is open: the browser may keep nothing.
+  const stores = new Map();
+  // What the other queue says of a row would lead whoever checks the audit, so of rows drawn at random nothing is told
+  // but the label they have: no suggestion, no evidence, and not how an answer compares with either.
+  const blind = () => kind === "drawn";
+  const judged_here = () => kept.judged(known);
+  let run, kept, known, kind, queue, at;
 
   function open(number) {
     run = runs[number];
-    kept = store(run);
+    if (!stores.has(run.key)) stores.set(run.key, store(run));
+    kept = stores.get(run.key);
+    known = new Set(rows_of(run).map((row) => row.id));
     const counts = new Map();
     for (const suspect of run.suspects) counts.set(pairOf(suspect), (counts.get(pairOf(suspect)) ?? 0) + 1);
     const pairs = [...counts].sort((a, b) => b[1] - a[1]);
@@ -148,12 +160,30 @@ function review(runs) {
         return element("option", `${given} → ${suggested} (${count})`, { value: pair });
       }),
     );
-    filter("");
+    const counted = (rows, one) => `${rows.length} ${one}${rows.length === 1 ? "" : "s"}`;
+    find("to-suspects").textContent = `Judge ${counted(run.suspects, "suspect")}`;
+    find("to-drawn").textContent = `Check ${counted(run.drawn, "row")} drawn at random`;
+    find("queues").hidden = run.suspects.length === 0 || run.drawn.length === 0;
+    turn_to(kind, null);
+  }
+
+  function turn_to(wanted, id) {
+    kind = run[wanted].length > 0 ? wanted : wanted === "drawn" ? "suspects" : "drawn";
+    for (const each of ["suspects", "drawn"]) find(`to-${each}`).setAttribute("aria-pressed", String(each === kind));
+    find("about").replaceChildren(...run.about[kind].map((words, k) => (k % 2 ? element("code", words) : words)));
+    for (const part of ["of-pair", "near", "evidence", "accept"]) find(part).hidden = blind();
+    filter("", id);
+  }
+
+  function switch_to(wanted, id = null) {
+    turn_to(wanted, id);
+    history.replaceState(null, "", blind() ? "#drawn" : "#review"); // a reload comes back to it
+    find("card").focus(); // its name says where one is now, and the keys work
   }
 
   function filter(pair, id = null) {
     find("pair").value = pair;
-    queue = run.suspects.filter((suspect) => pair === "" || pairOf(suspect) === pair);
+    queue = run[kind].filter((suspect) => pair === "" || pairOf(suspect) === pair);
     at = queue.findIndex((suspect) => suspect.id === id);
     if (at < 0) at = open_after(-1);
     show();
@@ -161,7 +191,7 @@ function review(runs) {
 
   // The next one without a decision, from the start again after the last; where there is none, the place itself.
   function open_after(place) {
-    const judged = kept.judged();
+    const judged = judged_here();
     for (let step = 1; step <= queue.length; step += 1) {
       const next = (place + step) % queue.length;
       if (!judged.has(queue[next].id)) return next;
@@ -183,10 +213,12 @@ function review(runs) {
   }
 
   function undo() {
-    const id = kept.undo();
+    const id = kept.undo(known);
     if (id === null) return;
-    const inside = queue.some((suspect) => suspect.id === id);
-    filter(inside ? find("pair").value : "", id);
+    const inside = (rows) => rows.some((row) => row.id === id);
+    if (inside(queue)) filter(find("pair").value, id);
+    else if (inside(run[kind])) filter("", id);
+    else switch_to(blind() ? "suspects" : "drawn", id);
   }
 
   function move(step) {
@@ -196,7 +228,7 @@ function review(runs) {
 
   // [key, class]: classes that are digits are their own keys; nine at most are counted; of more, the likely ones.
   function shortcuts(suspect) {
-    const others = (labels) => labels.filter((label) => label !== suspect.given && label !== suspect.suggested);
+    const others = (labels) => labels.filter((label) => label !== suspect.given && (blind() || label !== suspect.suggested));
     if (run.classes.every((label) => /^[0-9]$/.test(label))) return others(run.classes).map((label) => [label, label]);
     if (run.classes.length <= 9) {
       const keys = new Map(run.classes.map((label, k) => [label, String(k + 1)]));
@@ -243,22 +275,25 @@ function review(runs) {
 
   function show() {
     const suspect = queue[at];
-    const judged = kept.judged();
+    const judged = judged_here();
     const own = judged.get(suspect.id);
-    find("place").replaceChildren(`Suspect ${at + 1} of ${queue.length}: example `, element("bdi", suspect.id));
+    const place = blind() ? `Row ${at + 1} of ${queue.length} drawn at random` : `Suspect ${at + 1} of ${queue.length}`;
+    find("place").replaceChildren(`${place}: example `, element("bdi", suspect.id));
     find("decided").replaceChildren(
-      ...(own ? [`Judged: ${own.decision}, label `, element("bdi", own.label)] : ["Not judged yet"]),
+      ...(own ? [`Judged: ${word(own.decision)}, label `, element("bdi", own.label)] : ["Not judged yet"]),
     );
     find("exhibit").replaceChildren(exhibit(suspect, `example ${suspect.id}`));
-    describe("labels", [
-      ["given label", element("bdi", suspect.given)],
-      ["suggested label", element("bdi", suspect.suggested), " ", element("small", suspect.probability)],
-    ]);
-    describe("evidence", suspect.evidence);
-    near("agreeing", suspect.agreeing, suspect.given, "given");
-    near("disagreeing", suspect.disagreeing, suspect.suggested, "suggested");
+    const given = ["given label", element("bdi", suspect.given)];
     find("keep-label").textContent = suspect.given;
-    find("accept-label").textContent = suspect.suggested;
+    if (blind()) describe("labels", [given]);
+    else {
+      const suggested = ["suggested label", element("bdi", suspect.suggested), " ", element("small", suspect.probability)];
+      describe("labels", [given, suggested]);
+      describe("evidence", suspect.evidence);
+      near("agreeing", suspect.agreeing, suspect.given, "given");
+      near("disagreeing", suspect.disagreeing, suspect.suggested, "suggested");
+      find("accept-label").textContent = suspect.suggested;
+    }
     find("quick").replaceChildren(
       ...shortcuts(suspect).map(([key, label]) => {
         const button = element("button", "", { type: "button", "aria-keyshortcuts": key });
@@ -273,25 +308,37 @@ function review(runs) {
     if (begun && !find("review").contains(document.activeElement)) find("card").focus();
   }
 
+  function word(decision) {
+    if (!blind() || decision === "unsure") return decision;
+    return decision === "keep" ? "right" : "wrong";
+  }
+
   function tell(judged) {
-    const here = queue.filter((suspect) => judged.has(suspect.id));
-    const parts = ["keep", "accept", "change", "unsure"]
-      .map((decision) => [decision, here.filter((suspect) => judged.get(suspect.id).decision === decision).length])
+    const done = (rows) => rows.filter((row) => judged.has(row.id));
+    const here = done(queue);
+    const words = here.map((row) => word(judged.get(row.id).decision));
+    const parts = (blind() ? ["right", "wrong", "unsure"] : ["keep", "accept", "change", "unsure"])
+      .map((own) => [own, words.filter((each) => each === own).length])
       .filter(([, count]) => count > 0)
-      .map(([decision, count]) => `${count} ${decision}`);
-    const whole = queue.length < run.suspects.length ? `; of all ${run.suspects.length}, ${judged.size}` : "";
-    const end = here.length === queue.length ? ". All judged: download corrections.csv" : "";
+      .map(([own, count]) => `${count} ${own}`);
+    const all = run[kind];
+    const whole = queue.length < all.length ? `; of all ${all.length}, ${done(all).length}` : "";
+    const more = !blind() && whole === "" && run.more > 0 ? `, but ${run.more.toLocaleString("en")} more look wrong` : "";
+    const end = here.length === queue.length ? `. All judged${more}: download corrections.csv` : "";
     find("progress").textContent =
       `${here.length} of ${queue.length} judged` + (parts.length ? ` (${parts.join(", ")})` : "") + whole + end;
     find("done").max = queue.length;
     find("done").value = here.length;
-    find("undo").disabled = judged.size === 0;
-    find("download").disabled = judged.size === 0;
+    for (const button of [find("undo"), find("download")]) {
+      // Disabled it would lose the focus, and with it the keys.
+      if (judged.size === 0 && button === document.activeElement) find("card").focus();
+      button.disabled = judged.size === 0;
+    }
   }
 
   function download() {
     const link = element("a", "", { download: "corrections.csv" });
-    link.href = URL.createObjectURL(new Blob([corrections(run, kept.judged())], { type: "text/csv" }));
+    link.href = URL.createObjectURL(new Blob([corrections(run, judged_here())], { type: "text/csv" }));
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
@@ -314,7 +361,7 @@ function review(runs) {
     find("matches").replaceChildren(
       ...found.map((label, k) => {
         const item = element("li", "", { role: "option", id: `match-${k}`, "aria-selected": String(k === active) });
-        const role = label === given ? " (given)" : label === suggested ? " (suggested)" : "";
+        const role = label === given ? " (given)" : label === suggested && !blind() ? " (suggested)" : "";
         item.append(element("bdi", label), role);
         item.addEventListener("click", () => choose(label));
         return item;
@@ -338,6 +385,8 @@ function review(runs) {
   }
 
   function search_key(event) {
+    // Enter ends the composition of a character, and chooses nothing; Safari says so only by the code 229.
+    if (event.isComposing || event.keyCode === 229) return;
     const found = matching();
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       active += event.key === "ArrowDown" ? 1 : -1;
@@ -357,11 +406,13 @@ function review(runs) {
 
   const actions = {
     keep: () => judge("keep", queue[at].given),
-    accept: () => judge("accept", queue[at].suggested),
+    accept: () => { if (!blind()) judge("accept", queue[at].suggested); },
     unsure: () => judge("unsure", queue[at].given),
     undo,
     previous: () => move(-1),
     next: () => move(1),
+    "to-suspects": () => switch_to("suspects"),
+    "to-drawn": () => switch_to("drawn"),
     download,
   };
   for (const [id, action] of Object.entries(actions)) find(id).addEventListener("click", action);
@@ -379,6 +430,11 @@ function review(runs) {
   find("review").addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    // A key held down must not judge what nobody has seen. Arrows only look; Enter would press a button again and again.
+    if (event.repeat && !key.startsWith("Arrow")) {
+      if (key === "Enter") event.preventDefault();
+      return;
+    }
     const shortcut = shortcuts(queue[at]).find(([own]) => own === key);
     const action = shortcut ? () => choose(shortcut[1]) : Object.hasOwn(keys, key) ? keys[key] : null;
     if (action === null) return;
@@ -392,9 +448,10 @@ function review(runs) {
   find("pair").addEventListener("change", () => filter(find("pair").value));
   // The same page in another tab.
   addEventListener("storage", (event) => {
-    if (event.key !== kept.place) return;
-    kept.read();
-    show();
+    const changed = [...stores.values()].find((each) => each.place === event.key);
+    if (changed === undefined) return;
+    changed.read();
+    if (changed === kept) show();
   });
   // A link to the section leads to its card; a reload does not follow the link again.
   const enter = () => find("card").focus({ preventScroll: true });
@@ -402,9 +459,11 @@ function review(runs) {
 
   let begun = false;
   find("judge").hidden = false;
+  kind = location.hash === "#drawn" ? "drawn" : "suspects";
   open(0);
   begun = true;
-  if (location.hash === "#review") enter();
+  if (location.hash === "#drawn") find("review").scrollIntoView(); // no element has this name
+  if (["#review", "#drawn"].includes(location.hash)) enter();
 }
 
 if (data.runs.length > 0) review(data.runs);
