@@ -389,7 +389,7 @@ def test_a_picture_that_cannot_be_read_may_be_left_out(
 def test_predict_looks_first_where_it_will_write(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("elr.cli.commands.load_unlabelled", lambda config: pytest.fail("read the inputs"))
+    monkeypatch.setattr("elr.cli.apply.load_unlabelled", lambda config: pytest.fail("read the inputs"))
     (tmp_path / "mine.csv").write_text("mine")
     for out, message in (("mine.csv", "exists already"), ("nowhere/p.csv", "there is no folder")):
         assert main(["predict", str(trained.path), "digits", "--out", str(tmp_path / out)]) == 2

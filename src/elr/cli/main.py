@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from elr.cli import commands
+from elr.cli.apply import evaluate, predict
 from elr.cli.audit import audit, relabel
 from elr.cli.bench import bench
 from elr.cli.report import report
@@ -20,8 +21,8 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
         commands.train,
         "train on noisy labels: digits, cifar10, cifar100, a folder of images, a manifest, an .npz",
     ),
-    "predict": (commands.predict, "classify new inputs with a finished run"),
-    "evaluate": (commands.evaluate, "accuracy of a finished run on labelled data"),
+    "predict": (predict, "classify new inputs with a finished run"),
+    "evaluate": (evaluate, "accuracy of a finished run on labelled data"),
     "audit": (audit, "which labels are wrong, what they should be, and how many there are"),
     "report": (report, "a page to look at: what was found, how training went, and suspects to judge"),
     "relabel": (relabel, "a new label file from what a person decided about labels"),

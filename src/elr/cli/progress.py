@@ -317,3 +317,14 @@ class GridBar:
     def stop(self) -> None:
         """Leave the terminal in order."""
         self.bar.stop()
+
+
+def say(text: str, quiet: bool) -> None:
+    """On standard error, where progress goes."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+def left_out(skipped: Mapping[str, str]) -> str:
+    """Files that were not read, in a line."""
+    return f"left out: {len(skipped)} files that cannot be decoded, first {next(iter(skipped))}"
