@@ -147,6 +147,14 @@ def test_a_part_of_a_table_is_run_and_the_rest_says_so(tiny_cifar, short, tmp_pa
     assert "1 done already" in capsys.readouterr().out
 
 
+def test_a_second_seed_goes_on_being_shown_when_one_is_asked_for(tiny_cifar, short, tmp_path):
+    words = ["table1", "--only", "cifar10 symmetric 0.2/CE", "--data.root", str(tiny_cifar), "--quiet"]
+    for more in (["--seeds", "2"], []):
+        assert main(["reproduce", *words, *more, "--resume", "--jobs", "1", "--out", str(tmp_path / "out")]) == 0
+        rows = list(csv.DictReader((tmp_path / "out" / "table1" / "table1.csv").open()))
+        assert [row["seed"] for row in rows] == ["0", "1"]
+
+
 def test_mistakes_are_one_line(tmp_path, capsys):
     for words, message in {
         ("fig3",): "there is no figure or table 'fig3'",

@@ -15,6 +15,8 @@ from elr.reproduce.catalogue import EXPERIMENTS, PRIORITY
 from elr.reproduce.experiment import Experiment, Shown, Trial, View, collect
 from elr.reproduce.scale import SCALES, Scale
 
+MOST_SEEDS = 5  # that are looked for when a table is shown: the paper's noise realisations
+
 
 class Order(NamedTuple):
     """A figure or table, or a part of it."""
@@ -99,7 +101,8 @@ def write_report(order: Order, out: Path, scale: Scale, given: Mapping[str, Any]
     experiment = order.experiment
     place = out / experiment.name
     place.mkdir(parents=True, exist_ok=True)
-    view = View(experiment.name, collect(out, order.everything), place, scale, given, out)
+    trials = [*order.everything, *_further(order, out, scale, given)]
+    view = View(experiment.name, collect(out, trials), place, scale, given, out)
     shown = experiment.show(view)
     write_csv(place / f"{experiment.name}.csv", shown.rows)
     write_text(place / f"{experiment.name}.md", f"# {_heading(experiment)}\n\n{shown.text}")
@@ -109,12 +112,19 @@ def write_report(order: Order, out: Path, scale: Scale, given: Mapping[str, Any]
         "place": experiment.place,
         "scale": scale,
         "command": command,
-        "settings": _shared([trial.config.identity() for trial in order.everything]),
-        "precision": sorted({trial.config.runtime.precision for trial in order.everything}),
+        "settings": _shared([trial.config.identity() for trial in trials]),
+        "precision": sorted({trial.config.runtime.precision for trial in trials}),
         "facts": facts(),
     }
     write_json(place / f"{experiment.name}.json", about)
     return shown
+
+
+def _further(order: Order, out: Path, scale: Scale, given: Mapping[str, Any]) -> list[Trial]:
+    """Finished runs of seeds that an earlier command asked for and this one did not: they go on being shown."""
+    known = {trial.name for trial in order.everything}
+    every = order.experiment.trials(scale, own_settings(order.experiment, given), MOST_SEEDS)
+    return [trial for trial in every if trial.name not in known and is_done(out, trial)]
 
 
 def _heading(experiment: Experiment) -> str:
