@@ -55,6 +55,13 @@ def test_a_class_whose_label_is_mostly_another():
     assert line.startswith("2 of 3 classes seem to bear the label of another class")
 
 
+def test_few_wrong_labels_are_not_told_from_hard_examples():
+    belief = sure(mistaken(0.2))
+    (line,) = doubts(belief, Y, T, None, rate=0.02)
+    assert line.startswith("2.0% of the labels are estimated to be wrong: among so few")
+    assert doubts(belief, Y, T, None, rate=0.06) == []
+
+
 def test_a_class_of_a_handful():
     y = np.where(np.arange(N) < 9, 2, np.arange(N) % 2)
     (line,) = doubts(sure(y), y, T, None)

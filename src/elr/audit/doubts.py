@@ -7,11 +7,12 @@ from elr.audit.posterior import Floats, Ints
 from elr.audit.quality import cleaner
 
 FEW_EPOCHS = 5
+RARE = 0.05  # share of wrong labels below which a model's own mistakes count for as much
 MEMORIZED = 0.99  # of training labels believed in, where no others can be compared
 GAP = 0.1  # that many fewer of the held-out ones believed in, and more than three standard errors
 
 
-def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str]:
+def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None, *, rate: float = 1.0) -> list[str]:
     """Reasons to distrust an audit; none is the good case.
 
     Args:
@@ -19,6 +20,7 @@ def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str
         y: labels, (n,).
         T: transition matrix that was fitted to both, (C, C).
         evidence: what training saw, if it was watched.
+        rate: share of wrong labels that was estimated.
     """
     found = []
     C = p.shape[1]
@@ -32,6 +34,11 @@ def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None) -> list[str
         found.append(
             f"{swapped} of {C} classes seem to bear the label of another class more often than their own: names were "
             "swapped, or the model has not learnt these classes, and nothing here tells which"
+        )
+    if rate < RARE:
+        found.append(
+            f"{rate:.1%} of the labels are estimated to be wrong: among so few, examples that are merely hard look "
+            "like wrong labels, and fewer of those listed are wrong than is expected here"
         )
     counts = np.bincount(y, minlength=C)
     if small := int((counts < 10).sum()):

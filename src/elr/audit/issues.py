@@ -163,7 +163,7 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
         found.T,
         _confusion(found, y),
         threshold,
-        doubts(p, y, found.T, evidence),
+        doubts(p, y, found.T, evidence, rate=found.rate),
     )
 
 
