@@ -36,10 +36,6 @@ def predict(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--out", metavar="FILE", help="write the CSV here; an existing file is not replaced")
     parser.add_argument("--probabilities", action="store_true", help="a column for every class")
-    parser.add_argument(
-        "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
-    )
-    parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the result")
     args, given = _reading_arguments(parser, argv)
     if args.out is not None:
         _check_new(Path(args.out))  # before the work, which may take long
@@ -74,7 +70,11 @@ def _check_new(path: Path) -> None:
 
 
 def _reading_arguments(parser: Parser, argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Our own arguments, and settings for how data are read."""
+    """Our own arguments, with those that both commands have, and settings for how data are read."""
+    parser.add_argument(
+        "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the result")
     own = {action.dest for action in parser._actions}
     columns = ("data.path_column", "data.label_column", "data.split_column", "data.id_column")
     known = add_data_options(parser, ("data.root", "data.on_bad_file", *columns))
@@ -101,11 +101,7 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--split", choices=["train", "val", "test"], help="which part [test; all of DATA if it has no test part]"
     )
-    parser.add_argument(
-        "--which", choices=["result", "last", "selected"], default="result", help="which weights [result]"
-    )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the result")
     args, given = _reading_arguments(parser, argv)
     run = Run(args.RUN)
     with counting(quiet=args.quiet) as tell:
