@@ -28,7 +28,7 @@ def as_names(labels: Any, where: str) -> NDArray[np.str_]:
     if (blank := np.flatnonzero(names == "")).size:
         raise ValueError(f"row {blank[0]} of {where} has no label")
     # -1 is how many tools write that there is no label, in arrays and in tables alike: it is no class.
-    if negative := [name for name in np.unique(names).tolist() if name[0] == "-" and name[1:].isdecimal()]:
+    if negative := [name for name in np.unique(names).tolist() if name.startswith("-") and name[1:].isdecimal()]:
         raise ValueError(f"label {negative[0]} of {where} is negative; leave unlabelled examples out")
     return names
 
