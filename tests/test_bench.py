@@ -21,7 +21,7 @@ from torch import nn
 from elr.bench.grid import Cell, Grid, make_grid, method_arms, noise_settings
 from elr.bench.table import COLUMNS, page, percent, read_csv, tables
 from elr.bench.timing import epoch_seconds, time_beside
-from elr.bench.work import Status, why_it_ended
+from elr.bench.work import Status, makespan, why_it_ended, work_left
 from elr.cli import main
 from elr.cli.bench import jitter_note
 from elr.cli.flags import as_typed
@@ -489,6 +489,24 @@ def test_a_process_that_is_killed_is_a_failed_cell(tmp_path):
     assert why_it_ended(-signal.SIGKILL, tmp_path / "log") == "its process was ended by SIGKILL (out of memory?)"
     assert why_it_ended(-signal.SIGSEGV, tmp_path / "log") == "its process was ended by SIGSEGV"
     assert why_it_ended(3, tmp_path / "log") == "its process ended with code 3"
+
+
+def test_one_run_is_no_faster_with_two_places():
+    assert makespan([10.0], 2) == 10.0
+    assert makespan([3.0, 1.0, 1.0, 2.0], 2) == 4.0  # 3 beside 1 and 1, then 2 in the place that is free first
+    assert makespan([3.0, 1.0, 1.0, 2.0], 1) == 7.0
+    assert makespan([], 2) == 0.0
+
+
+def test_epochs_of_an_interrupted_cell_are_not_expected_again(tmp_path):
+    cell = make_grid({"epochs": 4, "data.source": "digits"}, ("symmetric",), (0.2,), "ce", 1, "equal").cells[0]
+    records = tmp_path / "runs" / cell.name / "records.jsonl"
+    records.parent.mkdir(parents=True)
+    assert work_left(tmp_path, cell) == cell.work
+    records.write_text("{}\n" * 3)
+    assert work_left(tmp_path, cell) == pytest.approx(cell.work / 4)
+    (records.parent / "summary.json").write_text("{}")
+    assert work_left(tmp_path, cell) == 0.0
 
 
 def test_a_dry_run_writes_nothing(tmp_path, capsys, monkeypatch):

@@ -147,6 +147,16 @@ def test_a_part_of_a_table_is_run_and_the_rest_says_so(tiny_cifar, short, tmp_pa
     assert "1 done already" in capsys.readouterr().out
 
 
+def test_a_dry_run_names_the_runs(tiny_cifar, short, tmp_path, capsys):
+    words = ["--only", "cifar10 symmetric 0.4/ELR*", "--data.root", str(tiny_cifar), "--out", str(tmp_path / "o")]
+    assert main(["reproduce", "table1", *words, "--dry-run", "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    runs = [line.partition("cifar10")[2] for line in lines if "cifar10" in line]
+    assert runs == [f" symmetric 0.4/{row}, seed {seed}" for seed in (0, 1) for row in ("ELR", "ELR-cosine")]
+    assert lines[-1].startswith("expected time     about ")
+    assert not (tmp_path / "o").exists()
+
+
 def test_a_second_seed_goes_on_being_shown_when_one_is_asked_for(tiny_cifar, short, tmp_path):
     words = ["table1", "--only", "cifar10 symmetric 0.2/CE", "--data.root", str(tiny_cifar), "--quiet"]
     for more in (["--seeds", "2"], []):

@@ -93,12 +93,12 @@ def time_beside(baseline: Config, config: Config, data: Data) -> dict[str, Any]:
     }
 
 
-def expected_seconds(grid: Grid, work: float, jobs: int, data: Data) -> float:
-    """A guess at the time that cells of so much work take, from one short epoch of cross entropy."""
+def expected_seconds(grid: Grid, work: float, data: Data) -> float:
+    """A guess at the time that so much work takes, from one short epoch of cross entropy."""
     config = grid.baseline()
     rows = 8 * config.optim.batch_size
     epoch_seconds(config, data, epochs=1, rows=rows)  # the first one allocates
-    return epoch_seconds(config, data, epochs=1, rows=rows) * work / jobs
+    return epoch_seconds(config, data, epochs=1, rows=rows) * work
 
 
 def _of(grid: Grid, method: str) -> Config:

@@ -1,5 +1,6 @@
 """The cells of a grid on several cores: one process a cell, one thread a process."""
 
+import heapq
 import multiprocessing
 import os
 import signal
@@ -8,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
@@ -72,6 +73,19 @@ class Watcher(Protocol):
     def look(self, status: Status) -> None:
         """Called now and then."""
         ...
+
+
+def work_left(out: Path, cell: Work) -> float:
+    """What is still to do of a cell: its finished epochs are not run again."""
+    return 0.0 if is_done(out, cell) else cell.work * (1.0 - min(1.0, _epochs_done(out, cell) / cell.epochs))
+
+
+def makespan(work: Iterable[float], jobs: int) -> float:
+    """How long pieces of work take, so many at a time: each is begun, in turn, as soon as a place is free."""
+    places = [0.0] * jobs
+    for piece in work:
+        heapq.heapreplace(places, places[0] + piece)
+    return max(places)
 
 
 def run_cells(cells: Sequence[Work], out: Path, jobs: int, watch: Watcher, failures: dict[str, str]) -> None:

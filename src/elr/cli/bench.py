@@ -22,7 +22,7 @@ from elr.bench.grid import (
 )
 from elr.bench.table import COLUMNS, page, tidy, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
-from elr.bench.work import run_cells
+from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
 from elr.cli.progress import clock, grid_watcher
 from elr.config import FREE, Config, Option, options
@@ -52,7 +52,8 @@ def bench(argv: Sequence[str]) -> int:
     todo = [cell for cell in grid.cells if args.out is None or not is_done(out, cell)]
     lines = _plan_lines(grid, data, jobs, len(todo))
     if args.dry_run:
-        seconds = expected_seconds(grid, sum(cell.work for cell in todo), jobs, data)
+        left = [cell.work if args.out is None else work_left(out, cell) for cell in todo]
+        seconds = expected_seconds(grid, makespan(left, jobs), data)
         print("\n".join([*lines, f"expected time     about {clock(seconds)}, evaluation not counted"]))
         return 0
     for line in [] if args.quiet else lines:

@@ -8,7 +8,7 @@ from typing import Any
 
 from elr.bench.grid import is_done
 from elr.bench.timing import epoch_seconds
-from elr.bench.work import run_cells
+from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.bench import job_count
 from elr.cli.flags import Parser, as_typed, parse
 from elr.cli.progress import clock, grid_watcher
@@ -47,7 +47,7 @@ def reproduce(argv: Sequence[str]) -> int:
     todo = [trial for trial in trials if not is_done(out, trial)]
     lines = _plan(found, trials, todo, jobs, scale)
     if args.dry_run:
-        print("\n".join([*lines, f"expected time     {_expected(todo, jobs)}"]))
+        print("\n".join([*lines, *_expected(todo, out, jobs)]))
         return 0
     if args.show:
         return _show(found, out, scale, given, argv)
@@ -159,10 +159,10 @@ def _try_data(trials: Sequence[Trial]) -> None:
             check_network(config.model_maker(data.shape, data.num_classes), data)
 
 
-def _expected(todo: Sequence[Trial], jobs: int) -> str:
-    """A guess from a few batches of each network on its data."""
+def _expected(todo: Sequence[Trial], out: Path, jobs: int) -> list[str]:
+    """Every run and the whole: a guess from a few batches of each network on its data."""
     if not todo:
-        return "none, all is done"
+        return ["expected time     none, all is done"]
     seconds: dict[tuple[str, str], float] = {}
     for trial in todo:
         config = trial.config
@@ -172,8 +172,12 @@ def _expected(todo: Sequence[Trial], jobs: int) -> str:
             rows = STEPS * config.optim.batch_size
             epoch_seconds(config, data, epochs=1, rows=rows)  # the first one allocates
             seconds[key] = epoch_seconds(config, data, epochs=1, rows=rows) / config.make_method().cost
-    whole = sum(trial.work * seconds[trial.config.data.source, trial.config.model.name] for trial in todo)
-    return f"about {clock(whole / jobs)} with {jobs} at a time, evaluation not counted"
+    taken = [work_left(out, trial) * seconds[trial.config.data.source, trial.config.model.name] for trial in todo]
+    lines = [
+        f"  {clock(time):>9}  {trial.spec.label}, seed {trial.seed}" for trial, time in zip(todo, taken, strict=True)
+    ]
+    whole = clock(makespan(taken, jobs))
+    return [*lines, f"expected time     about {whole} with {jobs} at a time, evaluation not counted"]
 
 
 def _parser() -> Parser:
