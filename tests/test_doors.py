@@ -334,6 +334,13 @@ def test_evaluate_refuses_data_that_changed_since_training(
     Path("photos/dog").rename("photos/ant")  # were it taken for class 0, cats would be dogs
     refused("classes")
     Path("photos/ant").rename("photos/dog")
+    before = {path: path.read_bytes() for path in Path("photos").rglob("*.jpg")}
+    for path, data in before.items():
+        path.write_bytes(data + b"\n")  # still a picture, of another size
+    refused("image files")
+    for path, data in before.items():
+        path.write_bytes(data)
+    assert main(words) == 0
     Path("photos/cat/00.jpg").rename("photos/cat/99.jpg")
     refused("ids or labels")
     Path("photos/cat/99.jpg").unlink()
@@ -395,6 +402,31 @@ def test_predict_looks_first_where_it_will_write(
         assert main(["predict", str(trained.path), "digits", "--out", str(tmp_path / out)]) == 2
         assert message in capsys.readouterr().err
     assert (tmp_path / "mine.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench PHOTOS --model linear --methods ce --seeds 1 --epochs 1 --dry-run",
+        "tune PHOTOS --model linear --method elr --epochs 1 --dry-run",
+        "report RUN --out page.html",
+    ],
+)
+def test_commands_that_read_many_files_before_they_work_tell_how_far_they_are(
+    words: str,
+    photos: Path,
+    photo_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("elr.cli.progress.CountLines.PATIENCE", 0.0)
+    run = shutil.copytree(photo_run, tmp_path / "run")
+    assert main(["audit", str(run), "--review", "3"]) == 0  # rows for the page to show, and so pictures to read
+    places = {"PHOTOS": photos, "RUN": run}
+    assert main([str(places.get(word, word)) for word in words.split()]) == 0
+    assert "checking image files  48/48  left 0:00" in capsys.readouterr().err
 
 
 def test_predictions_that_cannot_be_written_leave_no_file(photos: Path, photo_run: Path, tmp_path: Path) -> None:

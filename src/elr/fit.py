@@ -227,7 +227,7 @@ def data_facts(data: Data) -> dict[str, Any]:
         "raw_shape": data.train.inputs.shape,
         "transform": describe(data.transform),
         "sha256": data_digest(data),
-        **({"inputs_sha256": mark} if (mark := fingerprint(data.train.inputs)) else {}),
+        **fingerprint(data.train.inputs),
         **({"val_labels": "clean"} if data.clean_val else {}),
     }
     return dict(json.loads(json.dumps(facts)))

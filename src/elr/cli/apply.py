@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from elr.cli.flags import Parser, add_data_options, given_settings, parse
-from elr.cli.progress import Watched, counting, left_out, say
+from elr.cli.progress import Watched, left_out, loading, say
 from elr.config import resolve
 from elr.data import Data, DataConfig, load, load_unlabelled
-from elr.data.images import watched
 from elr.fit import changed_facts, data_facts
 from elr.report.metrics import TOP, accuracy, top_k
 from elr.report.records import replacing
@@ -40,9 +39,8 @@ def predict(argv: Sequence[str]) -> int:
     if args.out is not None:
         _check_new(Path(args.out))  # before the work, which may take long
     run = Run(args.RUN)
-    with counting(quiet=args.quiet) as tell:
-        with watched(tell):
-            found = load_unlabelled(_with_flags(run.input_config(given["data.source"]), given))
+    with loading(quiet=args.quiet) as tell:
+        found = load_unlabelled(_with_flags(run.input_config(given["data.source"]), given))
         p = run.probabilities(Watched(found.inputs, tell), which=args.which)
     if found.skipped:
         say(left_out(found.skipped), args.quiet)
@@ -104,9 +102,8 @@ def evaluate(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args, given = _reading_arguments(parser, argv)
     run = Run(args.RUN)
-    with counting(quiet=args.quiet) as tell:
-        with watched(tell):
-            data = _evaluation_data(run, given)
+    with loading(quiet=args.quiet) as tell:
+        data = _evaluation_data(run, given)
         split = args.split or ("train" if "data.source" in given and data.test is None else "test")
         examples = getattr(data, split)
         if examples is None:
@@ -153,7 +150,7 @@ def _check_unchanged(run: Run, data: Data) -> None:
         what = "classes"
     elif changed := changed_facts(run.facts, facts):
         key = changed[0]
-        words = {"sha256": "ids or labels", "inputs_sha256": "inputs"}
+        words = {"sha256": "ids or labels", "inputs_sha256": "inputs", "files_sha256": "image files"}
         what = words.get(key, f"{key} is {facts[key]!r}, was {run.facts[key]!r}")
     else:
         return

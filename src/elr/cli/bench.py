@@ -24,7 +24,7 @@ from elr.bench.table import COLUMNS, page, tidy, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
 from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
-from elr.cli.progress import clock, grid_watcher
+from elr.cli.progress import clock, grid_watcher, loading
 from elr.config import FREE, Config, Option, options
 from elr.convert import convert
 from elr.data import Data, load
@@ -47,7 +47,8 @@ def bench(argv: Sequence[str]) -> int:
     out = Path(args.out or "runs/bench")
     if args.out is not None:
         claim_grid(out, grid)
-    data = _try_data(grid, out if args.out is not None else None)
+    with loading(quiet=args.quiet):
+        data = _try_data(grid, out if args.out is not None else None)
     jobs = job_count(args.jobs, grid.baseline())
     todo = [cell for cell in grid.cells if args.out is None or not is_done(out, cell)]
     lines = _plan_lines(grid, data, jobs, len(todo))

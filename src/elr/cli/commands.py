@@ -18,10 +18,9 @@ from elr.cli.flags import (
     known_options,
     parse,
 )
-from elr.cli.progress import counting, left_out, say, stop, watcher
+from elr.cli.progress import left_out, loading, say, stop, watcher
 from elr.config import Config, read_toml, resolve
 from elr.data import Data, load
-from elr.data.images import watched
 from elr.demo import METHODS as DEMO_METHODS
 from elr.demo import PAGE, demo_config, run_demo
 from elr.engine.device import fast_bfloat16
@@ -43,7 +42,7 @@ def train(argv: Sequence[str]) -> int:
         claim(Path(args.out), config, resume=args.resume)  # before the data are read, which may take long
         if (Path(args.out) / "summary.json").exists():
             return _finished(Path(args.out), args.quiet)
-    with counting(quiet=args.quiet) as tell, watched(tell):
+    with loading(quiet=args.quiet):
         data = load(config.data, config.noise, config.seed)
     out = Path(args.out) if args.out is not None else default_out(config, data)
     say(_plan_lines(config, data, out), args.quiet)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from elr.bench.work import Status, Watcher, Work
-from elr.data.images import Tell
+from elr.data.images import Tell, watched
 from elr.data.stream import Inputs
 from elr.engine.train import Progress, Silent
 from elr.report.records import Record
@@ -118,6 +118,13 @@ def counting(*, quiet: bool) -> Iterator[Tell]:
         yield counter.tell
     finally:
         counter.stop()
+
+
+@contextmanager
+def loading(*, quiet: bool) -> Iterator[Tell]:
+    """The same, and image files that are read inside are counted."""
+    with counting(quiet=quiet) as tell, watched(tell):
+        yield tell
 
 
 class CountSilent:

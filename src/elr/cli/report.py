@@ -7,6 +7,7 @@ from pathlib import Path
 
 from elr.audit.write import check_folder
 from elr.cli.flags import Parser, parse
+from elr.cli.progress import loading
 from elr.pages import SUSPECTS, write_report
 from elr.report.view import RunView
 from elr.run import Run
@@ -46,7 +47,8 @@ def report(argv: Sequence[str]) -> int:
     runs = [Run(path) for path in args.RUN]
     out = runs[0].path / PAGE if args.out is None else Path(args.out)
     check_folder(out.parent)
-    views = write_report(runs, out, suspects=args.suspects)
+    with loading(quiet=args.quiet):
+        views = write_report(runs, out, suspects=args.suspects)
     if not args.quiet:
         for view in views:
             if view.audit is not None:

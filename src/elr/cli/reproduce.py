@@ -11,7 +11,7 @@ from elr.bench.timing import epoch_seconds
 from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.bench import job_count
 from elr.cli.flags import Parser, as_typed, parse
-from elr.cli.progress import clock, grid_watcher
+from elr.cli.progress import clock, grid_watcher, loading
 from elr.convert import convert
 from elr.data import load
 from elr.fit import check_network
@@ -43,7 +43,8 @@ def reproduce(argv: Sequence[str]) -> int:
     trials = runs(found)
     jobs = job_count(args.jobs, trials[0].config) if trials else 1
     if not args.show:
-        _try_data(trials)
+        with loading(quiet=args.quiet):
+            _try_data(trials)
     todo = [trial for trial in trials if not is_done(out, trial)]
     lines = _plan(found, trials, todo, jobs, scale)
     if args.dry_run:

@@ -17,11 +17,11 @@ from elr.bench.timing import epoch_seconds
 from elr.bench.work import Status
 from elr.cli.bench import jitter_note, job_count
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
-from elr.cli.progress import clock, live_bar, remaining
+from elr.cli.progress import clock, live_bar, loading, remaining
 from elr.config import FREE, Option
 from elr.convert import convert
 from elr.data import Data, load
-from elr.fit import check_network, data_digest
+from elr.fit import changed_facts, check_network, data_facts
 from elr.methods import METHODS
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
@@ -44,7 +44,8 @@ def tune(argv: Sequence[str]) -> int:
     out = Path(args.out) if args.out is not None else None
     if out is not None:
         claim_search(out, search)
-    data = _try_data(search, out)
+    with loading(quiet=args.quiet):
+        data = _try_data(search, out)
     jobs = job_count(args.jobs, search.base)
     for line in [] if args.quiet and not args.dry_run else _plan_lines(search, data, jobs, searched=bool(args.search)):
         print(line, file=sys.stdout if args.dry_run else sys.stderr)
@@ -189,9 +190,9 @@ def _try_data(search: Search, out: Path | None) -> Data:
             f"{data.name} has no validation part to judge by; data.val_fraction is {config.data.val_fraction:g}"
         )
     check_network(config.model_maker(data.shape, data.num_classes), data)
-    digest = data_digest(data)
+    facts = data_facts(data)
     for path in sorted(out.glob(f"runs/*/seed{config.seed}/data.json")) if out is not None else ():
-        if read_json(path).get("sha256") != digest:
+        if changed_facts(read_json(path), facts):
             raise ValueError(f"{out} holds a search on other data: they have changed since {path.parent} was started")
     return data
 

@@ -1,7 +1,7 @@
 """Inputs of a split: in memory (or mapped from a file), or a selection of rows of others."""
 
 import hashlib
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -9,6 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elr.data.stream import Inputs
+
+
+@runtime_checkable
+class Fingerprinted(Protocol):
+    """Inputs that are the same at every look."""
+
+    def fingerprint(self, rows: Tensor) -> dict[str, str]:
+        """What tells these rows from others, under a name that says of what it is made."""
+        ...
 
 
 class TensorInputs:
@@ -28,6 +37,10 @@ class TensorInputs:
     def fetch(self, rows: Tensor) -> Tensor:
         """Copy these rows."""
         return self.x.index_select(0, rows)
+
+    def fingerprint(self, rows: Tensor) -> dict[str, str]:
+        """What tells these rows from others."""
+        return {"inputs_sha256": hashlib.sha256(self.fetch(rows).numpy().tobytes()).hexdigest()}
 
 
 class Rows:
@@ -102,10 +115,9 @@ def check_finite(x: Tensor, name: str) -> None:
             raise ValueError(f"{name} holds NaN, infinity or a value beyond float32 in row {row}")
 
 
-def fingerprint(inputs: Inputs, most: int = 4096) -> str | None:
-    """Hash of some rows, evenly spread, of inputs in memory; None for others: a dataset may draw at every look."""
-    held = inputs.inputs if isinstance(inputs, Rows) else inputs
-    if not isinstance(held, TensorInputs):
-        return None
+def fingerprint(inputs: Inputs, most: int = 4096) -> dict[str, str]:
+    """What tells some rows, evenly spread, from others; nothing of a dataset, which may draw at every look."""
+    selected = inputs if isinstance(inputs, Rows) else Rows(inputs, torch.arange(len(inputs)))
     rows = torch.linspace(0, len(inputs) - 1, min(most, len(inputs))).long()
-    return hashlib.sha256(inputs.fetch(rows).numpy().tobytes()).hexdigest()
+    held = selected.inputs
+    return held.fingerprint(selected.rows[rows]) if isinstance(held, Fingerprinted) else {}
