@@ -4,6 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from elr.config import HEADS, flatten, hint, nearest, options, read_toml, resolve
@@ -34,6 +35,8 @@ from elr.parts.clock import Clock
         ("2", Literal[1, 2], 2),
         ("some-thing", Literal["some_thing", "other"], "some_thing"),
         ("reflect", Literal["zeros", "reflect"] | None, "reflect"),
+        (np.bool_(True), bool, True),
+        (Path("a") / "b.pt", str | Path | None, str(Path("a") / "b.pt")),
     ],
 )
 def test_values_of_every_declared_type_are_read(value: Any, kind: Any, expected: Any) -> None:
@@ -58,6 +61,8 @@ def test_values_of_every_declared_type_are_read(value: Any, kind: Any, expected:
         (3, tuple[int, ...], "whole numbers separated by commas"),
         ("3", Literal[1, 2], "one of 1, 2"),
         ("much", float | None, "a number or none"),
+        (10**400, int, "a whole number"),
+        (3, str | Path | None, "text or none"),
     ],
 )
 def test_a_value_of_another_type_is_refused_in_words(value: Any, kind: Any, expected: str) -> None:

@@ -348,6 +348,24 @@ def test_evaluate_refuses_data_that_changed_since_training(
     assert main(["evaluate", "run", "photos"]) == 0
 
 
+def test_a_run_on_bytes_reads_the_same_pictures_as_other_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, y = np.random.default_rng(0).integers(0, 256, (40, 8, 8)).astype(np.uint8), np.arange(40) % 2
+    images[y == 1] //= 4  # darker
+    run = elr.fit("small_cnn", (images, y), epochs=2, out=tmp_path / "run")
+    expected = run.predict_proba(images)
+    np.testing.assert_allclose(run.predict_proba(images.astype(np.int64)), expected, atol=1e-5)
+    tensor = torch.from_numpy(images.astype(np.float32)).requires_grad_()
+    np.testing.assert_allclose(run.predict_proba(tensor), expected, atol=1e-5)
+    np.savez(tmp_path / "same.npz", x=images.astype(np.int64), y=y)
+    assert main(["evaluate", str(run.path), str(tmp_path / "same.npz"), "--json"]) == 0
+    accuracy = json.loads(capsys.readouterr().out)["accuracy"]
+    assert accuracy == pytest.approx(np.mean(run.predict_proba(images, which="last").argmax(axis=1) == y))
+    with pytest.raises(ValueError, match="which must be one of last, selected, result, got 'best'"):
+        run.predict_proba(images, which="best")  # type: ignore[arg-type]
+
+
 def test_evaluate_asks_for_the_data_of_a_run_on_arrays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     elr.fit("linear", (X, Y), epochs=1, out=tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run")]) == 2

@@ -56,6 +56,27 @@ def digits():
     return (bunch.images[:200] * 15).astype(np.uint8), bunch.target[:200]
 
 
+def test_the_same_picture_is_the_same_as_bytes_and_as_other_numbers(digits):
+    x, y = digits
+    settings = {**QUICK, "augment": False, "model": {"name": "small_cnn", "width": 8}}
+    on_bytes = NoisyLabelClassifier(**settings).fit(x, y)
+    expected = on_bytes.predict_proba(x)
+    for same in (x.astype(np.int64), x.astype(np.float64), x / 255):
+        np.testing.assert_allclose(on_bytes.predict_proba(same), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="pixels lie between -1 and 239, but the model was trained on bytes"):
+        on_bytes.predict(x.astype(np.float32) - 1)
+    on_numbers = NoisyLabelClassifier(**settings).fit(x.astype(np.float32), y)
+    with pytest.raises(ValueError, match=r"images are bytes \(uint8\), but the model was trained on other numbers"):
+        on_numbers.predict(x)
+
+
+def test_a_model_that_is_none_is_named(blobs):
+    with pytest.raises(
+        ValueError, match="model must be a name, a table, a module or a function that builds one, got 3"
+    ):
+        NoisyLabelClassifier(model=3).fit(*blobs)
+
+
 def states():
     return random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
 

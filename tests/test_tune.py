@@ -270,6 +270,16 @@ def test_a_trial_is_pruned_below_the_median_in_the_second_half_only(tmp_path):
     assert trials.entries()[-1].status == "pruned"
 
 
+def test_a_point_that_was_pruned_and_is_run_to_its_end_later_counts(tmp_path):
+    trials = study.Trials(tmp_path, search(["method.lam=1,3"], sampler="random", trials=8, prune="median"))
+    first = trials.take()
+    trials.give_up(first, "pruned at epoch 5", pruned=True)
+    while taken := trials.take():
+        trials.finish(taken, 0.9)
+    again = next(entry for entry in trials.entries() if entry.point == first.point)
+    assert again.status == "done"
+
+
 def test_without_prune_nothing_is_pruned(tmp_path):
     trials = study.Trials(tmp_path, search(["method.lam=1,2,3,4,5,6"], {"epochs": "4"}))
     for _ in range(5):

@@ -1,7 +1,11 @@
 """Values of a declared type from TOML or from text, and one clear line when that cannot be."""
 
+import os
 import types
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
 
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -10,7 +14,7 @@ def convert(value: Any, kind: Any, name: str) -> Any:
     """``value`` as ``kind``: str, int, float, bool, a Literal, a tuple of one of these, or one of these or None."""
     try:
         return _convert(value, kind)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise ValueError(f"{name} must be {describe(kind)}, got {value!r}") from None
 
 
@@ -26,7 +30,10 @@ def _convert(value: Any, kind: Any) -> Any:
         items = [item for item in value.split(",") if item.strip()] if isinstance(value, str) else list(value)
         return tuple(_convert(item, arguments[0]) for item in items)
     if kind is bool:
-        return value if isinstance(value, bool) else _WORDS[value.lower()]
+        # NumPy's truth values are none of Python's; a parameter grid made of an array has them.
+        return bool(value) if isinstance(value, bool | np.bool_) else _WORDS[value.lower()]
+    if kind is str and isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, bool) or (kind is str and not isinstance(value, str)):
         raise TypeError
     if kind is int and not isinstance(value, str) and not float(value).is_integer():
@@ -38,7 +45,7 @@ def describe(kind: Any) -> str:
     """A type in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join("none" if a is type(None) else describe(a) for a in arguments)
+        return " or ".join("none" if a is type(None) else describe(a) for a in arguments if a is not Path)
     if origin is Literal:
         return "one of " + ", ".join(str(a) for a in arguments)
     if origin is tuple:

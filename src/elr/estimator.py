@@ -18,7 +18,8 @@ from torch import nn
 from elr.audit.issues import LabelIssues, label_issues
 from elr.config import Config, flatten, resolve
 from elr.data import Data, Examples, from_arrays
-from elr.data.inputs import as_inputs
+from elr.data.inputs import as_inputs, in_units_of, pixels_of
+from elr.data.stream import Inputs
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, Progress, Silent, train
 from elr.fit import check_network, gathered
@@ -33,7 +34,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """A neural network that stays right when some of the labels it is trained on are wrong.
 
     X is (n, D), or images as (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or float; y strings, integers or booleans.
-    ``predict`` takes the layout that ``fit`` was given. Entries of tables can be searched over by their names:
+    ``predict`` takes the layout that ``fit`` was given; images of bytes count as x/255, others as they are. Entries of
+    tables can be searched over by their names:
     ``GridSearchCV(clf, {"method__lam": [1, 3, 7], "model__hidden": [(64,), (256, 256)]})``.
 
     Args:
@@ -146,6 +148,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.selected_epoch_ = outcome.selected_epoch
         self._transform = data.transform
         self._shape = data.train.inputs.shape
+        self._pixels = pixels_of(data.train.inputs)
         self._runtime = runtime
         self._rows = len(numbers), data.train.ids  # how many there were, and which of them were trained on
         self._seen = gathered(replace(job, data=replace(data, classes=tuple(map(str, self.classes_)))), outcome)
@@ -154,9 +157,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float32]:
         """Probability of each class, (n, C), in the order of ``classes_``."""
         check_is_fitted(self, "method_")
-        inputs = as_inputs(validate_data(self, X, reset=False, allow_nd=True), "X")
+        inputs: Inputs = as_inputs(validate_data(self, X, reset=False, allow_nd=True), "X")
         if inputs.shape != self._shape:
             raise ValueError(f"an example of X has shape {inputs.shape}; the model was fitted on {self._shape}")
+        inputs = in_units_of(self._pixels, inputs)
         n = len(inputs)
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         data = Data("X", examples, None, None, tuple(map(str, self.classes_)), self._transform)

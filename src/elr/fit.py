@@ -19,7 +19,7 @@ from elr.audit.suspects import Features, kept_rows, write_features
 from elr.audit.write import check_folder
 from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
-from elr.data.inputs import fingerprint
+from elr.data.inputs import fingerprint, pixels_of
 from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
@@ -227,6 +227,7 @@ def data_facts(data: Data) -> dict[str, Any]:
         "raw_shape": data.train.inputs.shape,
         "transform": describe(data.transform),
         "sha256": data_digest(data),
+        **({"pixels": pixels} if (pixels := pixels_of(data.train.inputs)) else {}),
         **fingerprint(data.train.inputs),
         **({"val_labels": "clean"} if data.clean_val else {}),
     }

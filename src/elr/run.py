@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from elr.audit.issues import LabelIssues
 from elr.audit.of_run import audit_run
 from elr.config import Config, read_toml, resolve
 from elr.data import Data, DataConfig, Examples, from_description, load_unlabelled
-from elr.data.inputs import as_inputs
+from elr.data.inputs import as_inputs, in_units_of
 from elr.data.stream import Inputs
 from elr.engine.checkpoint import read_tensors
 from elr.engine.device import private_randomness
@@ -77,6 +77,8 @@ class Run:
 
     def method(self, which: Which = "result") -> Method:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
+        if which not in get_args(Which):
+            raise ValueError(f"which must be one of {', '.join(get_args(Which))}, got {which!r}")
         method = self.config.make_method(trained=True)
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
         if self._model is not None:
@@ -99,7 +101,7 @@ class Run:
             return self.probabilities(
                 load_unlabelled(self.input_config(str(x))).inputs, which=which, batch_size=batch_size
             )
-        return self.probabilities(as_inputs(np.asarray(x), "x"), which=which, batch_size=batch_size)
+        return self.probabilities(as_inputs(x, "x"), which=which, batch_size=batch_size)
 
     def predict(self, x: Any, *, which: Which = "result") -> npt.NDArray[np.str_]:
         """Predicted class names."""
@@ -110,10 +112,7 @@ class Run:
         self, inputs: Inputs, *, which: Which = "result", batch_size: int = 512
     ) -> npt.NDArray[np.float32]:
         """Class probabilities of loaded inputs."""
-        if tuple(inputs.shape) != tuple(self.facts["raw_shape"]):
-            raise ValueError(
-                f"inputs have shape {tuple(inputs.shape)}, the run was trained on {tuple(self.facts['raw_shape'])}"
-            )
+        inputs = self.as_trained(inputs)
         n = len(inputs)
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         transform = from_description(self.facts["transform"])
@@ -122,6 +121,14 @@ class Run:
         evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"), channels_last=layout)
         method = self.method(which)
         return evaluator.probabilities(method.to(memory_format=torch.channels_last) if layout else method, examples)
+
+    def as_trained(self, inputs: Inputs) -> Inputs:
+        """The same inputs in the units of those that the run was trained on; one clear line where they do not fit."""
+        if tuple(inputs.shape) != tuple(self.facts["raw_shape"]):
+            raise ValueError(
+                f"inputs have shape {tuple(inputs.shape)}, the run was trained on {tuple(self.facts['raw_shape'])}"
+            )
+        return in_units_of(self.facts.get("pixels"), inputs)
 
     def label_issues(self, threshold: float | None = None) -> LabelIssues:
         """Which of the labels the run was given look wrong: a row for every example, training and validation.
@@ -145,4 +152,8 @@ class Run:
 
 def model_function(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
     """A function that builds the network: a module is copied, a function is itself."""
-    return (lambda: copy.deepcopy(model)) if isinstance(model, nn.Module) else model
+    if isinstance(model, nn.Module):
+        return lambda: copy.deepcopy(model)
+    if not callable(model):
+        raise ValueError(f"model must be a name, a table, a module or a function that builds one, got {model!r}")
+    return model

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import sys
 from pathlib import Path
 
@@ -101,6 +102,26 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path) -> None:
     torch.save(state, file)
     with pytest.raises(ValueError, match=r"layer1\.0\.conv1\.weight"):
         make_model("torchvision:resnet18", SHAPE, 4, weights=file)
+
+
+def test_files_older_than_the_counts_of_batch_norm_are_read(tmp_path: Path) -> None:
+    state = {name: t for name, t in state_of("torchvision:resnet18", 4).items() if "num_batches" not in name}
+    torch.save(state, tmp_path / "old.pt")
+    model = make_model("torchvision:resnet18", SHAPE, 4, weights=tmp_path / "old.pt")
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in state.items())
+    del state["bn1.bias"]
+    torch.save(state, tmp_path / "less.pt")
+    with pytest.raises(ValueError, match=r"1 are missing, for example 'bn1\.bias'"):
+        make_model("torchvision:resnet18", SHAPE, 4, weights=tmp_path / "less.pt")
+
+
+def test_files_of_densenets_have_names_of_their_time(tmp_path: Path) -> None:
+    own = state_of("torchvision:densenet121", 4)
+    old = {re.sub(r"(denselayer\d+\.[a-z]+)(\d)", r"\1.\2", name): value for name, value in own.items()}
+    assert "features.denseblock1.denselayer1.norm.1.weight" in old
+    torch.save(old, tmp_path / "old.pt")
+    model = make_model("torchvision:densenet121", SHAPE, 4, weights=tmp_path / "old.pt")
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in own.items())
 
 
 @pytest.mark.parametrize(

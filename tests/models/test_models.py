@@ -148,6 +148,13 @@ def test_a_name_or_shape_that_cannot_work_gets_one_clear_sentence(call: tuple, m
         ("mlp", {"dropout": 1.0}, r"dropout in \[0, 1\)"),
         ("fastnet", {"widths": (8, 8)}, "three groups"),
         ("fastnet", {"activation": "tanh"}, "gelu, relu, silu"),
+        ("fastnet", {"widths": (0, 8, 8)}, "widths of at least 1"),
+        ("fastnet", {"bias_scale": 0.0}, "bias_scale"),
+        ("fastnet", {"whitening_eps": -1.0}, "whitening_eps"),
+        ("fastnet", {"norm_momentum": 5.0}, "norm_momentum"),
+        ("small_cnn", {"dropout": float("nan")}, r"dropout in \[0, 1\)"),
+        ("resnet18", {"width": 0}, "width of at least 1"),
+        ("preact_resnet18", {"width": -1}, "width of at least 1"),
     ],
 )
 def test_an_argument_that_cannot_work_gets_one_clear_sentence(name: str, arguments: dict, message: str) -> None:

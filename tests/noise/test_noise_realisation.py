@@ -109,6 +109,23 @@ def test_a_changed_file_is_refused(tmp_path, blobs, target):
     assert "\n" not in str(caught.value)
 
 
+def test_any_damaged_byte_is_one_line(tmp_path, blobs):
+    x, y = blobs
+    from_arrays(x, y, noise=NoiseConfig("symmetric", 0.5)).noise.save(tmp_path)
+    intact = (tmp_path / "noise.npz").read_bytes()
+    said = []
+    for place in range(0, len(intact), 3):
+        damaged = bytearray(intact)
+        damaged[place] ^= 0xFF
+        (tmp_path / "noise.npz").write_bytes(damaged)
+        try:
+            NoiseManifest.load(tmp_path)  # some bytes of an archive mean nothing
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > len(intact) / 6
+    assert not any("\n" in line for line in said)
+
+
 def test_rewritten_but_unchanged_files_are_accepted(tmp_path, blobs):
     x, y = blobs
     manifest = from_arrays(x, y, noise=NoiseConfig("symmetric", 0.5)).noise

@@ -41,7 +41,7 @@ def predict(argv: Sequence[str]) -> int:
     run = Run(args.RUN)
     with loading(quiet=args.quiet) as tell:
         found = load_unlabelled(_with_flags(run.input_config(given["data.source"]), given))
-        p = run.probabilities(Watched(found.inputs, tell), which=args.which)
+        p = run.probabilities(Watched(run.as_trained(found.inputs), tell), which=args.which)
     if found.skipped:
         say(left_out(found.skipped), args.quiet)
     header = ["id", "predicted_label", "probability", *(run.classes if args.probabilities else ())]
@@ -109,7 +109,7 @@ def evaluate(argv: Sequence[str]) -> int:
         if examples is None:
             raise ValueError(f"{data.name} has no {split} part; choose another --split")
         labels = examples.y if examples.y_true is None else examples.y_true
-        p = run.probabilities(Watched(examples.inputs, tell), which=args.which)
+        p = run.probabilities(Watched(run.as_trained(examples.inputs), tell), which=args.which)
     if data.skipped:
         say(left_out(data.skipped), args.quiet)
     predicted = p.argmax(axis=1)

@@ -116,8 +116,12 @@ def _arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, Grid]:
     add_options(parser, found)
     args = parse(parser, argv, found)
     given = given_settings(args, OWN)
-    if args.budget == "authors" and (own := [key for key in given if is_schedule(key)]):
-        raise ValueError(f"--budget authors decides {own[0]} for each method; leave --{own[0]} out")
+    if args.budget == "authors":
+        if own := [key for key in given if is_schedule(key)]:
+            raise ValueError(f"--budget authors decides {own[0]} for each method; leave --{own[0]} out")
+        if own := [key for key in settings if is_schedule(key)]:
+            decided = f"--budget authors decides {', '.join(own)} where the authors' values are known"
+            print(f"elr: note: {decided}; {early.config} does elsewhere", file=sys.stderr)
     settings = {**settings, **given}
     kinds = convert(_listed(settings.pop("noise.kind", "none")), tuple[str, ...], "noise.kind")
     rates = convert(_listed(settings.pop("noise.rate", "")), tuple[float, ...], "noise.rate")

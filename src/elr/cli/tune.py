@@ -172,9 +172,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "--prune",
         default="none",
-        help="median: give a trial up in the second half of its epochs when its validation accuracy has stayed below "
-        "the median of the others. Off by default: under label noise early curves mislead, since what learns fast "
-        "may memorise later [none]",
+        help="median: give a trial up in the second half of its first seed when its validation accuracy has stayed "
+        "below the median of the others. Off by default: under label noise early curves mislead, since what learns "
+        "fast may memorise later [none]",
     )
     parser.add_argument("--dry-run", action="store_true", help="print trials, epochs and expected time, and stop")
     parser.add_argument("--quiet", action="store_true", help="no progress, only errors and the table")

@@ -19,7 +19,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from elr.data.config import DataConfig
-from elr.data.inputs import TensorInputs
+from elr.data.inputs import BYTES, TensorInputs
 from elr.data.stream import Inputs
 
 Tell = Callable[[str, int, int], None]  # what is being done, how many are done, of how many
@@ -90,6 +90,11 @@ class FileInputs:
         for row, error in _failures(self._pool, lambda row: _into(out, row, chosen[row]), len(chosen)).items():
             raise ValueError(f"cannot decode {chosen[row]}: {error}; it was readable before training")
         return torch.from_numpy(out)
+
+    @property
+    def pixels(self) -> str:
+        """Always bytes."""
+        return BYTES
 
     def fingerprint(self, rows: Tensor) -> dict[str, str]:
         """Of the sizes of these files: a picture that is replaced hardly ever has as many bytes, and none is read."""

@@ -10,10 +10,17 @@ from torch import Tensor
 
 from elr.data.stream import Inputs
 
+BYTES, NUMBERS = "bytes", "numbers"  # what pixels are: bytes count as x/255, other numbers as they are
+
 
 @runtime_checkable
-class Fingerprinted(Protocol):
+class Steady(Protocol):
     """Inputs that are the same at every look."""
+
+    @property
+    def pixels(self) -> str:
+        """``bytes`` or ``numbers``."""
+        ...
 
     def fingerprint(self, rows: Tensor) -> dict[str, str]:
         """What tells these rows from others, under a name that says of what it is made."""
@@ -37,6 +44,11 @@ class TensorInputs:
     def fetch(self, rows: Tensor) -> Tensor:
         """Copy these rows."""
         return self.x.index_select(0, rows)
+
+    @property
+    def pixels(self) -> str:
+        """``bytes`` or ``numbers``."""
+        return BYTES if self.x.dtype == torch.uint8 else NUMBERS
 
     def fingerprint(self, rows: Tensor) -> dict[str, str]:
         """What tells these rows from others."""
@@ -117,7 +129,40 @@ def check_finite(x: Tensor, name: str) -> None:
 
 def fingerprint(inputs: Inputs, most: int = 4096) -> dict[str, str]:
     """What tells some rows, evenly spread, from others; nothing of a dataset, which may draw at every look."""
-    selected = inputs if isinstance(inputs, Rows) else Rows(inputs, torch.arange(len(inputs)))
+    held = _held(inputs)
     rows = torch.linspace(0, len(inputs) - 1, min(most, len(inputs))).long()
-    held = selected.inputs
-    return held.fingerprint(selected.rows[rows]) if isinstance(held, Fingerprinted) else {}
+    if not isinstance(held, Steady):
+        return {}
+    return held.fingerprint(inputs.rows[rows] if isinstance(inputs, Rows) else rows)
+
+
+def pixels_of(inputs: Inputs) -> str | None:
+    """What the pixels of images are; None for vectors, and for a dataset, which may give either."""
+    held = _held(inputs)
+    return held.pixels if len(inputs.shape) == 3 and isinstance(held, Steady) else None
+
+
+def in_units_of(trained: str | None, inputs: Inputs) -> Inputs:
+    """Images in the units of those that a model was trained on: the same picture as bytes and as floats is the same."""
+    given = pixels_of(inputs)
+    if trained is None or given is None or given == trained:
+        return inputs
+    if given == BYTES:
+        raise ValueError(
+            "images are bytes (uint8), but the model was trained on other numbers: give floats in the same units"
+        )
+    held = _held(inputs)
+    assert isinstance(held, TensorInputs)
+    low, high = (float(value) for value in held.x.aminmax()) if len(held) else (0.0, 0.0)
+    if low < 0 or high > 255:
+        raise ValueError(
+            f"pixels lie between {low:g} and {high:g}, but the model was trained on bytes: give them from 0 to 255"
+        )
+    if high <= 1:  # the units that bytes are brought to
+        return inputs
+    scaled = TensorInputs(held.x / 255)
+    return Rows(scaled, inputs.rows) if isinstance(inputs, Rows) else scaled
+
+
+def _held(inputs: Inputs) -> Inputs:
+    return inputs.inputs if isinstance(inputs, Rows) else inputs

@@ -47,6 +47,13 @@ class FastNet(nn.Module):
             )
         if len(widths) != 3:
             raise ValueError(f"fastnet has three groups, got widths {tuple(widths)}")
+        if min(widths) < 1:
+            raise ValueError(f"fastnet needs widths of at least 1, got {tuple(widths)}")
+        if not (bias_scale > 0 and whitening_eps >= 0 and 0 < norm_momentum <= 1):
+            raise ValueError(
+                "fastnet needs a bias_scale above 0, a whitening_eps of at least 0 and a norm_momentum in (0, 1], got"
+                f" {bias_scale}, {whitening_eps} and {norm_momentum}"
+            )
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}, choose one of {', '.join(ACTIVATIONS)}")
         self.head_scale = head_scale

@@ -1,11 +1,13 @@
 """Networks of timm and torchvision by name, with a head for our classes."""
 
+import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from torch import nn
+from torch import Tensor, nn
 
 from elr.models.weights import load_weights, read_weights
 
@@ -18,7 +20,12 @@ def timm_model(
     pretrained: bool = False,
     weights: str | Path | None = None,
 ) -> nn.Module:
-    """Any timm network; ``weights`` is a local file, ``pretrained`` lets timm fetch its own."""
+    """Any timm network.
+
+    Args:
+        pretrained: let timm fetch the weights it has for the name.
+        weights: a local file of weights; the head is new where it is for other classes.
+    """
     timm = _library("timm")
     _check(f"timm:{name}", input_shape, pretrained, weights)
     _known("timm", name, timm.list_models())
@@ -41,7 +48,12 @@ def torchvision_model(
     pretrained: bool = False,
     weights: str | Path | None = None,
 ) -> nn.Module:
-    """Any torchvision classifier; ``weights`` is a local file, ``pretrained`` lets torchvision fetch its own."""
+    """Any torchvision classifier.
+
+    Args:
+        pretrained: let torchvision fetch the weights it recommends.
+        weights: a local file of weights; the head is new where it is for other classes.
+    """
     models = _library("torchvision").models
     _check(f"torchvision:{name}", input_shape, pretrained, weights)
     _known("torchvision", name, models.list_models(module=models))
@@ -51,11 +63,16 @@ def torchvision_model(
         raise ValueError(f"torchvision:{name} needs colour images, got {input_shape[0]} channels; use timm:{name}")
     model: nn.Module = models.get_model(name, weights=None, num_classes=num_classes)
     if weights is not None:
-        load_weights(model, read_weights(weights), _head(model), str(weights))
+        load_weights(model, _renamed(read_weights(weights)), _head(model), str(weights))
     elif pretrained:
         own = models.get_model_weights(name).DEFAULT
-        load_weights(model, own.get_state_dict(check_hash=True, weights_only=True), _head(model), str(own))
+        load_weights(model, _renamed(own.get_state_dict(check_hash=True, weights_only=True)), _head(model), str(own))
     return model
+
+
+def _renamed(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Files of DenseNets were written when a name could have a dot in it: ``denselayer1.norm.1`` is ``norm1`` now."""
+    return {re.sub(r"(\.denselayer\d+\.(?:norm|conv))\.(\d)\.", r"\1\2.", name): t for name, t in state.items()}
 
 
 def _library(name: str) -> ModuleType:

@@ -42,6 +42,8 @@ class PreActResNet18(nn.Module):
             raise ValueError(
                 f"preact_resnet18 needs images (channels, height, width), got inputs of shape {tuple(input_shape)}"
             )
+        if width < 1:
+            raise ValueError(f"preact_resnet18 needs a width of at least 1, got {width}")
         # DEVIATES from authors' code: a final BN by default, because without it the pooled sum of two branches is
         # neither normalised nor rectified and the architecture is not the cited one; final_bn=False restores theirs.
         self.conv1 = nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False)

@@ -45,6 +45,8 @@ class ResNet(nn.Module):
             raise ValueError(
                 f"a ResNet needs images (channels, height, width), got inputs of shape {tuple(input_shape)}"
             )
+        if width < 1:
+            raise ValueError(f"a ResNet needs a width of at least 1, got {width}")
         if stem not in get_args(Stem):
             raise ValueError(f"stem must be one of {', '.join(get_args(Stem))}, got {stem!r}")
         large = stem == "large" or (stem == "auto" and min(input_shape[1:]) > LARGE)

@@ -20,6 +20,8 @@ class SmallCNN(nn.Sequential):
             )
         if width < 1:
             raise ValueError(f"small_cnn needs a width of at least 1, got {width}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"small_cnn needs a dropout in [0, 1), got {dropout}")
         super().__init__(
             *_block(input_shape[0], width),
             *_block(width, width),

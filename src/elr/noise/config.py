@@ -21,7 +21,13 @@ class NoiseConfig:
             "(depends on the input), matrix (needs noise.matrix) or file (a saved realisation, needs noise.file)"
         },
     )
-    rate: float = field(default=0.0, metadata={"help": "fraction of labels the process is asked to replace, in [0, 1]"})
+    rate: float = field(
+        default=0.0,
+        metadata={
+            "help": "fraction of labels the process is asked to replace, in [0, 1]; `instance` replaces more than it "
+            "is asked for below .2 (.10 for .05), since rates of single examples cannot be negative"
+        },
+    )
     seed: int | None = field(default=None, metadata={"help": "seed of the noise; default: the run's seed"})
     file: str | None = field(
         default=None, metadata={"help": "noise.json of an earlier run, or its folder: the same labels bit for bit"}

@@ -11,7 +11,7 @@ def local_dimension(features: Tensor, neighbours: int) -> Tensor:
 
     .. math:: -\Big(\frac1k \sum_{i=1}^k \log \frac{r_i}{r_k}\Big)^{-1}
 
-    Amsaleg et al. 2015; Ma et al. 2018, Eq. (2). Infinite where all neighbours are equally far away.
+    Amsaleg et al. 2015; Ma et al. 2018, Eq. (2). Minus infinity where all neighbours are equally far away.
 
     Args:
         features: (B, D).

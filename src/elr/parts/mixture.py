@@ -26,7 +26,7 @@ def gaussian_clean_probability(
     """Probability that a label is right: posterior of the low-mean one of two Gaussians fitted to the losses.
 
     Li et al., ICLR 2020 (DivideMix), Section 3.1, with the authors' settings of the fit. Losses that are all equal
-    speak against no label: every probability is 1. A loss that is not a finite number has probability 0.
+    speak against no label: every probability is 1. Otherwise, a loss that is not a finite number has probability 0.
 
     Args:
         losses: (n,), not negative.

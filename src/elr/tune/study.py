@@ -80,7 +80,7 @@ class Trials:
             if self._whole(point := _point(trial)):
                 name = self.search.space.folder(point)
                 entry = Entry(trial.number, point, STATES[trial.state], str(trial.user_attrs.get("note", "")))
-                if name not in newest or newest[name].status in ("failed", "waiting"):
+                if name not in newest or newest[name].status in ("failed", "waiting", "pruned"):
                     newest[name] = entry
         return list(newest.values())
 

@@ -130,14 +130,13 @@ class _Work:
 
     def _report(self, slot: _Slot, *, judge: bool) -> str:
         """Tell the pruner what is new in the records; returns why the trial should be given up, if it should."""
-        if not self.search.prune:
+        # Optuna judges a trial by its best step so far: a good first seed would shield whatever came after it.
+        if not self.search.prune or slot.seed != self.search.seeds[0]:
             return ""
         epochs = self.search.config(slot.taken.point, slot.seed).planned_epochs
         records: list[Record] = read_lines(self._run(slot) / "records.jsonl")
         for record in records[slot.reported.get(slot.seed, 0) :]:
-            # The same seed has the same validation set: steps of different seeds are never compared.
-            step = self.search.seeds.index(slot.seed) * epochs + record["epoch"]
-            if self.trials.report(slot.taken.number, step, record["val_smoothed"]) and judge:
+            if self.trials.report(slot.taken.number, record["epoch"], record["val_smoothed"]) and judge:
                 return f"pruned at epoch {record['epoch']} of {epochs}, seed {slot.seed}"
             slot.reported[slot.seed] = record["epoch"]
         return ""
