@@ -143,7 +143,7 @@ def test_hyperparameters_are_the_papers(name: str) -> None:
     assert (config.model.name, config.model.arguments["width"]) == (row.model, 64)
     assert (config.optim.name, config.optim.momentum, config.optim.nesterov) == ("sgd", 0.9, False)
     assert (config.optim.weight_decay, config.optim.batch_size) == (row.weight_decay, 128)
-    assert config.data.val_fraction == 0.1  # lines 1127-1128: 45K / 5K
+    assert config.data.val_fraction == 0.1  # lines 1124-1125: 45K / 5K
     assert config.data.augment
     assert config.evaluate.train_every == 0
 

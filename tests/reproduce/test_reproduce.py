@@ -7,6 +7,7 @@ import pytest
 
 from elr.cli import main
 from elr.config import read_toml, resolve
+from elr.parts.clock import Clock
 from elr.report.records import read_json, read_lines
 from elr.reproduce.catalogue import EXPERIMENTS, PRIORITY
 from elr.reproduce.experiment import Trial
@@ -171,6 +172,8 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         (): "which figure or table?",
         ("fig1", "--scale", "big"): "--scale must be one of laptop, paper",
         ("table1", "--only", "nothing"): "matches nothing; a name is",
+        ("figA1", "--only", "nothing"): "matches nothing; figA1 cannot be divided",
+        ("all", "--only", "nothing", "--labels", "f"): "matches nothing; a name is",
         ("human",): "give --labels FILE",
         ("fig1", "--data.root", str(tmp_path)): "CIFAR-10 not found",
     }.items():
@@ -178,6 +181,40 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         said = capsys.readouterr().err
         assert message in said
         assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("scale", ["laptop", "paper"])
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5"])
+def test_no_stage_ends_before_its_rate_has_fallen(name, scale):
+    """Milestones that lie beyond the end of a short stage leave it at the rate it began with."""
+    for settings in {str(spec.settings): spec for spec in EXPERIMENTS[name].specs(scale)}.values():
+        config = Trial(settings, 0, {}).config
+        own = config.make_schedule()
+        for number, stage in enumerate(config.make_method().plan(config.epochs)):
+            if stage.schedule is None:
+                first, last = (own(Clock(0, number, epoch, stage.epochs), 1.0) for epoch in (0, stage.epochs - 1))
+                assert last < 0.2 * first, (settings.label, number)
+
+
+def test_the_two_protocols_of_table_2_stand_in_columns_of_their_own(tiny_cifar, short, tmp_path, capsys):
+    words = ["table2", "--only", "cifar10 symmetric 0.2/ELR+", "--data.root", str(tiny_cifar)]
+    assert main(["reproduce", *words, "--out", str(tmp_path / "o"), "--quiet"]) == 0
+    text = capsys.readouterr().out
+    assert "| | paper, chosen on validation | paper, best on test | last epoch |" in text
+    assert "| ELR+ | 94.6 | 95.8 | " in text  # line 381
+    assert "| DivideMix | - | 96.1 | not run |" in text
+
+
+def test_what_is_timed_when_it_is_shown_says_so_first(tiny_cifar, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "o"), "--data.root", str(tiny_cifar)]
+    assert main(["reproduce", "tableI1", *out, "--dry-run"]) == 0
+    assert "tableI1 is timed when it is shown: as long as about 12 epochs" in capsys.readouterr().out
+    assert main(["reproduce", "--list", *out]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("tableI1"))
+    assert "0.7 CE runs" in line
+    assert main(["reproduce", "tableI1", *out, "--show"]) == 0  # runs nothing
+    assert "Not run." in capsys.readouterr().out
+    assert not (tmp_path / "o" / "tableI1" / "times.json").exists()
 
 
 def test_watched_averages_survive_a_restart(tmp_path):

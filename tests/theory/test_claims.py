@@ -2,12 +2,13 @@
 
 import functools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from elr.theory.check import CLAIMS
-from elr.theory.claim import CORRECTED, FAILS, judge
+from elr.theory.claim import CORRECTED, FAILS, HOLDS, OPEN, judge
 from elr.theory.claims_proof import correlation_floor
 from elr.theory.lab import Lab, World
 from elr.theory.mixture import Mixture, draw_mixture, draw_start
@@ -95,8 +96,8 @@ BREAKS = {
     "separable": ["sigma 0"],
     "tail": ["sigma 0"],
     "threshold": ["sigma 0", "labels all true"],
-    "memorised": ["sigma 0", "sign"],
-    "not_separable": ["labels all true"],
+    "memorised": ["sign", "labels all true"],
+    "not_separable": ["sign"],
     "figure_ce": ["sign", "labels all true"],
     "figure_elr": ["sign", "no penalty", "sign of the penalty"],
     "strength": ["sign"],
@@ -119,6 +120,49 @@ def test_every_claim_holds_at_least_when_corrected(name):
 @pytest.mark.parametrize(("name", "world"), [(name, world) for name, worlds in BREAKS.items() for world in worlds])
 def test_a_broken_world_is_noticed(name, world):
     assert judge(CLAIMS[name], lab(world))["verdict"] == FAILS
+
+
+def test_a_claim_that_no_draw_decides_is_left_open():
+    assert judge(CLAIMS["not_separable"], lab("labels all true"))["verdict"] == OPEN
+    assert judge(CLAIMS["memorised"], lab("sigma 0"))["verdict"] == OPEN
+
+
+def fake_lab(**tables):
+    """A lab whose tables are given."""
+    return SimpleNamespace(plan=TINY, world=World(), **tables)
+
+
+def test_memorising_what_is_not_separable_is_not_excused_by_a_clean_label():
+    rows = [{"ratio": 0.2, "separable": False, "wrong_right": 0.0, "clean_right": 0.99} for _ in range(4)]
+    assert judge(CLAIMS["not_separable"], fake_lab(fits=rows))["verdict"] == FAILS
+
+
+def test_bounds_that_cannot_be_broken_do_not_outvote_one_that_is():
+    free = {"n": 60, "p": 12, "delta": TINY.base.delta, "ratio": 0.2, "draws": 12, "sharp_bound": 1.0}
+    rows = [{**free, "tail_bound": 1.0, "separable": 0.0} for _ in range(30)]
+    rows += [{**free, "p": 57, "ratio": 0.95, "tail_bound": 1e-4, "separable": 0.0}]
+    assert judge(CLAIMS["tail"], fake_lab(separability=rows))["verdict"] == FAILS
+
+
+def test_a_draw_meets_a_lemma_only_if_all_its_sets_do():
+    row = {"p": 100, "n": 111, "sigma": 0.1, "c": 2.0, "x_norm": 1.0, "z_norm": 1.0}
+    sets = [{**row, "seed": seed, "set": name} for seed in range(10) for name in ("all", "clean", "wrong")]
+    for place in (2, 8):  # W of two draws of ten
+        sets[place] = {**sets[place], "z_norm": 3.0}
+    found = judge(CLAIMS["noise_norm"], fake_lab(norms=sets))
+    assert (found["draws"], found["share"], found["verdict"]) == (10, 0.8, FAILS)
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(0.8, FAILS), (1.0, HOLDS), (1.2, HOLDS)])
+def test_omega_is_a_bound_from_below(power, verdict):
+    plan = replace(TINY, eta=(0.2, 0.1, 0.05))
+
+    def early_at(setting):
+        return [{"crossing": setting.eta**-power}] * 3
+
+    found = judge(CLAIMS["time_growth"], SimpleNamespace(plan=plan, early_at=early_at))
+    assert found["verdict"] == verdict
+    assert ("no faster" in found["note"]) == (power == 1.0)
 
 
 def test_no_claim_is_without_a_break():

@@ -177,6 +177,19 @@ def test_the_command_writes_table_numbers_and_figures(tmp_path, capsys):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+def test_a_far_start_under_much_noise_is_waited_for():
+    data = draw_mixture(111, 100, 0.1, 0.8, range(12))
+    path = descend_to_t(data, draw_start(100, range(12)), 0.05, "loss")
+    assert (path.time > 0).all()
+    assert path.time.max() > 3 / 0.05  # more than a start near 0 needs
+
+
+def test_sizes_are_pairs_whatever_is_repeated_in_either_list():
+    assert sizes_from((100, 200, 200), (90, 90, 180)) == ((100, 90), (200, 90), (200, 180))
+    assert sizes_from((100, 100, 200), (50, 60, 70)) == ((100, 50), (100, 60), (200, 70))
+    assert sizes_from((), (90, 90)) == ((100, 90),)
+
+
 @pytest.mark.parametrize("delta", ["1", "0.01"])
 def test_extreme_noise_is_judged_and_drawn(delta, tmp_path, capsys):
     asked = "time,time_growth,end_accuracy,clean_shrinks,supremum_proof,separable,tail,threshold"

@@ -19,9 +19,14 @@ from elr.report.lock import alone
 from elr.reproduce.catalogue import EXPERIMENTS
 from elr.reproduce.experiment import Trial
 from elr.reproduce.queue import Order, as_scale, orders, own_settings, refuse_unfinished, runs, write_report
-from elr.reproduce.scale import Scale
+from elr.reproduce.scale import LAPTOP, Scale
+from elr.reproduce.tables import CIFARS
 
 GIVEN = ("data.root", "data.labels", "model.weights", "runtime.device", "runtime.precision", "runtime.threads")
+COUNTED = (
+    "Runs that figures share count in each. Epochs of tables 3 and 4 are of ResNet-50 and of InceptionResNetV2, in "
+    "epochs of cross entropy that cost as much."
+)
 STEPS = 8  # batches of an epoch that are timed for a guess
 
 
@@ -48,10 +53,10 @@ def reproduce(argv: Sequence[str]) -> int:
     todo = [trial for trial in trials if not is_done(out, trial)]
     lines = _plan(found, trials, todo, jobs, scale)
     if args.dry_run:
-        print("\n".join([*lines, *_expected(todo, out, jobs)]))
+        print("\n".join([*lines, *_expected(todo, out, jobs), *_measured(found, out)]))
         return 0
     if args.show:
-        return _show(found, out, scale, given, argv)
+        return _show(found, out, scale, given, argv, measure=False)
     refuse_unfinished(out, todo, resume=args.resume)
     for line in [] if args.quiet else lines:
         print(line, file=sys.stderr)
@@ -89,10 +94,12 @@ def _run(
     return 1 if failures else 0
 
 
-def _show(found: list[Order], out: Path, scale: Scale, given: dict[str, Any], argv: Sequence[str]) -> int:
+def _show(
+    found: list[Order], out: Path, scale: Scale, given: dict[str, Any], argv: Sequence[str], *, measure: bool = True
+) -> int:
     for order in {order.experiment.name: order for order in found}.values():
         experiment = order.experiment
-        shown = write_report(order, out, scale, given, _command(experiment.name, argv))
+        shown = write_report(order, out, scale, given, _command(experiment.name, argv), measure=measure)
         print(f"{experiment.name}: {experiment.title} ({experiment.place}), {scale} scale\n\n{shown.text}")
         print(f"CSV, Markdown and pictures are in {out / experiment.name}\n")
     return 0
@@ -111,31 +118,32 @@ def listing(scale: Scale, given: dict[str, Any], out: Path) -> str:
         trials = runs([Order(experiment, all_ := experiment.trials(scale, own_settings(experiment, given)), all_)])
         done = sum(is_done(out, trial) for trial in trials)
         count = f"{done}/{len(trials)}" if trials else "-"
-        lines.append(
-            f"{experiment.name:<9}{count:>9}  {_cost(trials, scale):<15} {experiment.title} ({experiment.place})"
-        )
+        cost = _cost(trials, experiment.measured(out / experiment.name), scale)
+        lines.append(f"{experiment.name:<9}{count:>9}  {cost:<15} {experiment.title} ({experiment.place})")
     lines.append("")
     lines.append(_cost_note(scale))
     return "\n".join(lines)
 
 
-def _cost(trials: Sequence[Trial], scale: Scale) -> str:
+def _cost(trials: Sequence[Trial], measured: float, scale: Scale) -> str:
     """In runs of cross entropy: on any machine the same."""
-    if not trials:
+    work = measured + sum(trial.work for trial in trials)
+    if not work:
         return "seconds"
-    one = 120.0 if scale == "paper" else float(trials[0].config.epochs)
-    return f"{sum(trial.work for trial in trials) / one:.1f} CE runs"
+    if trials and trials[0].config.data.source not in CIFARS:  # networks of another size
+        return f"{work:.0f} epochs"
+    return f"{work / (120 if scale == 'paper' else LAPTOP['epochs']):.1f} CE runs"
 
 
 def _cost_note(scale: Scale) -> str:
     if scale == "paper":
         return (
             "A CE run is 120 epochs of ResNet-34 (in tables 2 and 5, of PreActResNet-18); the paper took 1.1 hours "
-            "for one of ELR on a V100. Runs that figures share count in each."
+            "for one of ELR on a V100. " + COUNTED
         )
     return (
         "A CE run is about 13 CPU-minutes with quick bfloat16, 26 with AVX2 alone; `--dry-run` measures it here. "
-        "Runs that figures share count in each."
+        + COUNTED
     )
 
 
@@ -179,6 +187,16 @@ def _expected(todo: Sequence[Trial], out: Path, jobs: int) -> list[str]:
     ]
     whole = clock(makespan(taken, jobs))
     return [*lines, f"expected time     about {whole} with {jobs} at a time, evaluation not counted"]
+
+
+def _measured(found: Sequence[Order], out: Path) -> list[str]:
+    """What is trained when it is shown, not in the queue."""
+    work = {o.experiment.name: o.experiment.measured(out / o.experiment.name) for o in found}
+    return [
+        f"                  {name} is timed when it is shown: as long as about {epochs:.0f} epochs of cross entropy"
+        for name, epochs in work.items()
+        if epochs
+    ]
 
 
 def _parser() -> Parser:

@@ -79,7 +79,7 @@ def _plan(args: Any) -> Plan:
     changes: dict[str, Any] = {}
     for name in ("sigma", "delta", "eta"):
         if (text := getattr(args, name)) is not None:
-            changes[name] = _numbers(text, float, name)
+            changes[name] = tuple(dict.fromkeys(_numbers(text, float, name)))
     if args.n is not None or args.p is not None:
         n, p = (_numbers(text, int, name) if text is not None else () for text, name in ((args.n, "n"), (args.p, "p")))
         changes["sizes"] = sizes_from(n, p)
@@ -94,7 +94,7 @@ def _numbers(text: str, kind: type, name: str) -> tuple[Any, ...]:
     values = convert(text, tuple[kind, ...], f"--{name}")  # type: ignore[valid-type]
     if not values:
         raise ValueError(f"--{name} is empty")
-    return tuple(dict.fromkeys(values))
+    return tuple(values)
 
 
 def _claims(text: str) -> list[str]:
@@ -124,7 +124,7 @@ def show(results: Sequence[dict[str, Any]], plan: Plan) -> None:
     table = Table(box=box.SIMPLE, title=title, title_justify="left", pad_edge=False, expand=True)
     for name, ratio in (("claim", 6), ("where", 2), ("printed", 3), ("corrected", 3), ("measured", 4), ("verdict", 2)):
         table.add_column(name, overflow="fold", ratio=ratio)
-    styles = {"holds": "green", "holds corrected": "yellow", "does not hold": "red"}
+    styles = {"holds": "green", "holds corrected": "yellow", "does not hold": "red", "not decided": "dim"}
     for row in results:
         about = f"{row['name']}: {row['says']}" + (f" ({row['note']})" if row["note"] else "")
         verdict = f"[{styles[row['verdict']]}]{row['verdict']}[/]"

@@ -35,7 +35,7 @@ cifar100 ELR        74.21 0.22  68.28 0.31  59.28 0.67  29.78 0.56  74.20 0.31  
 cifar100 ELR-cosine 74.68 0.31  68.43 0.42  60.05 0.78  30.27 0.86  74.52 0.32  74.20 0.25  74.02 0.33  73.73 0.34
 """
 
-# PAPER Table 2, lines 381-400. The last column chooses the epoch on validation data, all others (and ELR+*) the best
+# PAPER Table 2, lines 381-400. The column ELR+ chooses the epoch on validation data, all others (and ELR+*) the best
 # epoch on the test data; DivideMix at 40 % asymmetric on CIFAR-100 was run by the authors of ELR.
 ROWS_2 = ("CE", "Co-teaching+", "mixup", "PENCIL", "MD-DYR-SH", "DivideMix", "ELR+", "ELR+*")
 _TABLE_2 = """
@@ -51,7 +51,7 @@ cifar100 symmetric  0.9  10.1 13.7 14.6 15.3 24.3 31.5 30.8 33.4
 cifar100 asymmetric 0.4  -    -    -    -    -    72.1 76.5 77.5
 """
 
-# PAPER Table 3, line 431: Clothing1M, ResNet-50 pretrained on ImageNet.
+# PAPER Table 3, line 428: Clothing1M, ResNet-50 pretrained on ImageNet.
 TABLE_3 = {
     "CE": Printed(69.10),
     "Forward": Printed(69.84),
@@ -104,7 +104,7 @@ TABLE_5 = {
     Ablation(2, False, False): {0.4: Printed(91.86, 0.14), 0.8: Printed(73.49, 0.47)},
 }
 
-# PAPER Table G.1, lines 1121-1133: training, validation and test examples, pixels, classes.
+# PAPER Table G.1, lines 1124-1130: training, validation and test examples, pixels, classes.
 TABLE_G1 = {
     "CIFAR-10": ("45K", "5K", "10K", "32 x 32", 10),
     "CIFAR-100": ("45K", "5K", "10K", "32 x 32", 100),
@@ -127,7 +127,7 @@ TABLE_G2 = {
     "weight decay": ("5e-4", "5e-4", "1e-3", "5e-4"),
 }
 
-# PAPER Table I.1, line 1205: hours on one V100, CIFAR-10, 40 % symmetric noise.
+# PAPER Table I.1, line 1203: hours on one V100, CIFAR-10, 40 % symmetric noise.
 TABLE_I1 = {"Co-teaching+": 4.4, "DivideMix": 5.4, "ELR": 1.1, "ELR+": 2.3}
 
 

@@ -48,11 +48,12 @@ def orders(
             continue
         everything = experiment.trials(scale, own_settings(experiment, given), seeds)
         wanted = [t for t in everything if _matches(t, pattern) and _matches(t, only)]
-        if wanted or not everything:
+        if wanted or (not everything and only == "*"):
             found.append(Order(experiment, wanted, everything))
     if not found:
         labels = [spec.label for name, _ in _wanted(names) for spec in EXPERIMENTS[name].specs(scale)]
-        raise ValueError(f"--only {only!r} matches nothing; a name is {labels[0]!r}, say")
+        hint = f"a name is {labels[0]!r}, say" if labels else f"{', '.join(names)} cannot be divided"
+        raise ValueError(f"--only {only!r} matches nothing; {hint}")
     return found
 
 
@@ -96,13 +97,16 @@ def refuse_unfinished(out: Path, trials: Sequence[Trial], *, resume: bool) -> No
             )
 
 
-def write_report(order: Order, out: Path, scale: Scale, given: Mapping[str, Any], command: str) -> Shown:
+def write_report(
+    order: Order, out: Path, scale: Scale, given: Mapping[str, Any], command: str, *, measure: bool = True
+) -> Shown:
     """Numbers as CSV, words as Markdown, pictures, and how they came about, in ``OUT/NAME``."""
     experiment = order.experiment
     place = out / experiment.name
     place.mkdir(parents=True, exist_ok=True)
     trials = [*order.everything, *_further(order, out, scale, given)]
-    view = View(experiment.name, collect(out, trials), place, scale, given, out)
+    own = own_settings(experiment, given)
+    view = View(experiment.name, collect(out, trials), place, scale, own, out, measure)
     shown = experiment.show(view)
     write_csv(place / f"{experiment.name}.csv", shown.rows)
     write_text(place / f"{experiment.name}.md", f"# {_heading(experiment)}\n\n{shown.text}")

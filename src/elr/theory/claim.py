@@ -9,7 +9,7 @@ from elr.theory.early import Row
 from elr.theory.lab import Lab
 
 ENOUGH = 0.9  # "with high probability" at a finite size: in nine draws of ten at least
-HOLDS, CORRECTED, FAILS = "holds", "holds corrected", "does not hold"
+HOLDS, CORRECTED, FAILS, OPEN = "holds", "holds corrected", "does not hold", "not decided"
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Claim:
 def judge(claim: Claim, lab: Lab) -> Row:
     """Measure a claim and say whether it holds, as a row."""
     found = claim.measure(lab)
-    share, corrected_share = _share(found.ok), _share(found.corrected_ok or ())
-    verdict = HOLDS if share >= ENOUGH else CORRECTED if corrected_share >= ENOUGH else FAILS
+    met, corrected_share = share(found.ok), share(found.corrected_ok or ())
+    verdict = OPEN if not found.ok else HOLDS if met >= ENOUGH else CORRECTED if corrected_share >= ENOUGH else FAILS
     # The mean over no wrong labels is NaN; such a draw meets no bound and has no value.
     values = [float(value) for value in found.values if not math.isnan(value)]
     return {
@@ -61,14 +61,15 @@ def judge(claim: Claim, lab: Lab) -> Row:
         "least": min(values, default=None),
         "greatest": max(values, default=None),
         "draws": len(found.ok),
-        "share": share,
+        "share": met,
         "corrected_share": corrected_share if found.corrected_ok is not None else None,
         "verdict": verdict,
         "note": found.note,
     }
 
 
-def _share(decided: Sequence[bool]) -> float:
+def share(decided: Sequence[bool]) -> float:
+    """Of these draws, how many meet the bound; none do where there are none."""
     return sum(decided) / len(decided) if decided else 0.0
 
 

@@ -7,6 +7,7 @@ Three readings of the appendix's dynamics, which differ by factors of two (docs/
 - ``printed``: Eq. 10 as it stands, with tanh(theta^T x). It is what theta = (Theta_1 - Theta_2) / 2 does.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -59,7 +60,10 @@ class Path:
 
 
 def descend_to_t(data: Mixture, theta0: Tensor, eta: float, form: Form, *, sign: float = 1.0) -> Path:
-    """Gradient descent until theta^T v >= 1/10 in every data set, or until 3 / eta steps show that this will not be.
+    """Gradient descent until theta^T v >= 1/10 in every data set, or until it is plain that this will not be.
+
+    At small theta^T v the pull of the labels is (1 - Delta)/2, as the share of right labels among the given ones says;
+    three times as many steps as it needs from the worst start, and 3 / eta more, are waited for.
 
     Args:
         data: S data sets.
@@ -74,7 +78,9 @@ def descend_to_t(data: Mixture, theta0: Tensor, eta: float, form: Form, *, sign:
     slopes: list[Tensor] = []
     progress: list[Tensor] = []
     correlations: list[Tensor] = []
-    for step in range(1, int(3 / eta) + 1):
+    pull = float((0.5 - data.wrong.double().mean(dim=1)).abs().mean().clamp_min(0.05))
+    way = float((REACHED - places[0]).clamp_min(0).max())
+    for step in range(1, math.ceil(3 * (1 + way / pull) / eta) + 1):
         active = time == 0
         gradient = sign * weighted_mean(data, coefficients(data, theta, form))
         ahead, norm = -(gradient * data.v).sum(dim=1), gradient.norm(dim=1)

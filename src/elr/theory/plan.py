@@ -1,7 +1,7 @@
 """What the lab runs: the sizes and noise levels of every experiment, at full length or in a few seconds."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,13 +103,17 @@ def check_plan(plan: Plan) -> None:
 
 def sizes_from(n: Sequence[int], p: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Pairs (n, p); where one is missing, p/n = .9; where one is a single number, it goes with all of the other."""
+    return tuple(dict.fromkeys(_pairs(n, p)))
+
+
+def _pairs(n: Sequence[int], p: Sequence[int]) -> Iterable[tuple[int, int]]:
     if not n and not p:
         return Plan().sizes
     if not p:
-        return tuple((count, max(2, round(RATIO * count))) for count in n)
+        return [(count, max(2, round(RATIO * count))) for count in n]
     if not n:
-        return tuple((round(dimension / RATIO), dimension) for dimension in p)
+        return [(round(dimension / RATIO), dimension) for dimension in p]
     if len(n) != len(p) and 1 not in (len(n), len(p)):
         raise ValueError(f"--n has {len(n)} values and --p has {len(p)}: give as many, or one of either")
     longest = max(len(n), len(p))
-    return tuple(zip(list(n) * (longest // len(n)), list(p) * (longest // len(p)), strict=True))
+    return zip(list(n) * (longest // len(n)), list(p) * (longest // len(p)), strict=True)
