@@ -45,7 +45,9 @@ docs: $(VENV)/.base  ## write the generated parts of README.md and docs/ from so
 	$(BIN)/python -m docs.render
 
 deviations: $(VENV)/.base  ## every place where the code departs from the paper or the authors' code
-	@grep -rnE '# (DEVIATES|PAPER)' src | sed 's/: *# /: /'
+	@find src -name '*.py' | sort | xargs awk 'function tell() { if (text) print text; text = "" } FNR == 1 { tell() } \
+	  /# DEVIATES/ { tell(); text = $$0; sub(/^.*# DEVIATES/, FILENAME ":" FNR ": departs", text); next } \
+	  text && /^ *#/ { more = $$0; sub(/^ *# ?/, " ", more); text = text more; next } { tell() } END { tell() }'
 
 clean:  ## remove the environment and caches (never runs/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache build src/*.egg-info

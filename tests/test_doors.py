@@ -313,7 +313,9 @@ def test_evaluate_repeats_the_accuracy_of_the_summary(trained: Trained, capsys: 
         assert main(["evaluate", str(trained.path), "--which", which, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(summary[key])
     assert main(["evaluate", str(trained.path)]) == 0
-    assert capsys.readouterr().out.startswith(f"accuracy {summary['test_accuracy']:.2%} on 360 examples (digits, test)")
+    assert capsys.readouterr().out.startswith(
+        f"accuracy {summary['test_accuracy']:.2%} on 360 examples (digits, test, "
+    )
 
 
 def test_evaluate_refuses_data_that_changed_since_training(
@@ -672,6 +674,40 @@ def test_fit_takes_a_folder(photos: Path, tmp_path: Path) -> None:
     run = elr.fit("small_cnn", photos, method="ce", epochs=1, out=tmp_path / "run")
     assert run.facts["name"] == "photos"
     assert run.predict(photos / "dog").shape == (24,)
+
+
+def test_fit_shows_a_line_an_epoch_if_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elr.fit("linear", (X, Y), out=tmp_path / "quiet", epochs=2)
+    assert capsys.readouterr().err == ""
+    elr.fit("linear", (X, Y), out=tmp_path / "told", epochs=2, progress=True)
+    assert "2/2" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_finished_says_how_to_finish_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = elr.fit("linear", (X, Y), out=tmp_path / "run", epochs=1)
+    for name in ("summary.json", "model.safetensors", "evidence.safetensors"):
+        (run.path / name).unlink()
+    np.savez(tmp_path / "x.npz", x=X)
+    for words in (["predict", str(run.path), str(tmp_path / "x.npz")], ["audit", str(run.path)]):
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"is not finished; go on with `elr train --out {run.path} --resume`" in line.replace(
+            "finished:", "finished;"
+        )
+
+
+def test_help_shows_the_values_where_there_are_few(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--data.cache {none,ram,disk}" in text
+    assert "--data.on_bad_file {stop,skip}" in text
+
+
+def test_large_pictures_and_the_smallest_network_get_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (20, 72, 72, 3)).astype(np.uint8)
+    np.savez(tmp_path / "large.npz", x=images, y=np.arange(20) % 2)
+    assert main(["train", str(tmp_path / "large.npz"), "--epochs", "1", "--out", str(tmp_path / "run")]) == 0
+    assert "note: small_cnn is for small pictures; --model resnet18" in capsys.readouterr().err
 
 
 def test_fit_resumes(tmp_path: Path) -> None:

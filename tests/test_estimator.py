@@ -70,6 +70,14 @@ def test_the_same_picture_is_the_same_as_bytes_and_as_other_numbers(digits):
         on_numbers.predict(x)
 
 
+def test_labels_of_an_audit_are_those_of_y(blobs):
+    x, y = blobs
+    issues = NoisyLabelClassifier(**QUICK).fit(x, y + 5).label_issues_
+    assert issues.classes == (5, 6, 7)
+    np.testing.assert_array_equal(issues["given_label"], y + 5)
+    assert np.isin(issues["suggested_label"], [5, 6, 7]).all()
+
+
 def test_a_model_that_is_none_is_named(blobs):
     with pytest.raises(
         ValueError, match="model must be a name, a table, a module or a function that builds one, got 3"

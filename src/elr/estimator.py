@@ -21,8 +21,8 @@ from elr.data import Data, Examples, from_arrays
 from elr.data.inputs import as_inputs, in_units_of, pixels_of
 from elr.data.stream import Inputs
 from elr.engine.evaluate import EvaluateConfig, Evaluator
-from elr.engine.train import Job, Progress, Silent, train
-from elr.fit import check_network, gathered
+from elr.engine.train import Job, train
+from elr.fit import check_network, gathered, watching
 from elr.methods.base import Method, check_range
 from elr.parts.table import normalised
 from elr.run import model_function
@@ -67,6 +67,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         records_: for each epoch a dictionary: loss, learning rate, what the method logs, validation accuracy.
         n_iter_: epochs trained.
         selected_epoch_: epoch with the best smoothed validation accuracy, from 1; None if nothing was held out.
+        label_issues_: which labels of y look wrong, a row for each: ``label_issues_["label_quality"]``, ``.worst()``.
+        targets_: (n, C) what a method with targets came to believe of each row of ``fit``.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             config.make_schedule(),
             runtime=runtime,
             seed=config.seed,
-            progress=self._progress(config),
+            progress=watching(bool(self.verbose), config),
         )
         outcome = train(job)
         if method.keeps == "selected" and outcome.selected_state is not None:
@@ -197,7 +199,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "method_")
         assert self._seen is not None
         rows, evidence = self._seen
-        return label_issues(rows, evidence.belief, evidence)
+        own = replace(rows, classes=tuple(self.classes_.tolist()))  # as they are in y, not as text
+        return label_issues(own, evidence.belief, evidence)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -236,13 +239,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if isinstance(self.model, str | Mapping):
             return config.model_maker(data.shape, data.num_classes)
         return model_function(self.model)
-
-    def _progress(self, config: Config) -> Progress:
-        if not self.verbose:
-            return Silent()
-        from elr.cli.progress import Lines
-
-        return Lines(config.method.name, config.epochs)
 
 
 def _seed(state: Any) -> int:

@@ -40,7 +40,7 @@ def fit(
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     **settings: Any,
 ) -> Run:
     """Train on noisy labels and return a handle on the run directory.
@@ -56,7 +56,8 @@ def fit(
         seed: of everything random.
         out: run directory; default ``runs/DATA-METHOD-HASH``. One that holds another run is never touched.
         resume: go on with a run that was interrupted.
-        progress: somebody who watches.
+        progress: True prints a line for each epoch on standard error; or an object with the methods ``batch(epoch,
+            done, total)`` and ``epoch(record, seconds)``. Nothing is printed without.
         settings: further tables, as in TOML: ``optim={"lr": 0.1}``, ``noise={"kind": "symmetric", "rate": 0.4}``,
             ``schedule="cosine"``, ``runtime={"device": "cuda"}``.
     """
@@ -71,8 +72,17 @@ def fit(
     loaded = _load(source, config)
     path = Path(out) if out is not None else default_out(config, loaded)
     maker = config.model_maker(loaded.shape, loaded.num_classes) if own is None else model_function(own)
-    run_job(config, loaded, maker, path, resume=resume, progress=progress)
+    run_job(config, loaded, maker, path, resume=resume, progress=watching(progress, config))
     return Run(path, own)
+
+
+def watching(progress: Progress | bool | None, config: Config) -> Progress:
+    """Somebody who watches, for what a caller asked for."""
+    if progress is not True:
+        return progress or Silent()
+    from elr.cli.progress import Lines  # here: most callers print nothing
+
+    return Lines(config.method.name, config.epochs)
 
 
 def default_out(config: Config, data: Data) -> Path:

@@ -1,6 +1,7 @@
 """A run on disk: where its files are, and how to use what was trained."""
 
 import copy
+import shlex
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from elr.data import Data, DataConfig, Examples, from_description, load_unlabell
 from elr.data.inputs import as_inputs, in_units_of
 from elr.data.stream import Inputs
 from elr.engine.checkpoint import read_tensors
-from elr.engine.device import private_randomness
+from elr.engine.device import RuntimeConfig, private_randomness
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.methods.base import Method
 from elr.report.records import Record, read_json, read_lines
@@ -57,7 +58,7 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """Headline numbers; raises if the run is not finished."""
         if not self.finished:
-            raise FileNotFoundError(f"{self.path} is not finished: resume it to get a summary")
+            raise FileNotFoundError(self._unfinished())
         return dict(read_json(self.path / "summary.json"))
 
     @property
@@ -79,6 +80,8 @@ class Run:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
         if which not in get_args(Which):
             raise ValueError(f"which must be one of {', '.join(get_args(Which))}, got {which!r}")
+        if not self.finished:
+            raise FileNotFoundError(self._unfinished())
         method = self.config.make_method(trained=True)
         shape, classes = tuple(self.facts["shape"]), len(self.classes)
         if self._model is not None:
@@ -117,10 +120,21 @@ class Run:
         examples = Examples(inputs, np.zeros(n, dtype=np.int64), np.arange(n))
         transform = from_description(self.facts["transform"])
         data = Data("inputs", examples, None, None, self.classes, transform)
-        layout = self.config.runtime.channels_last
-        evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), torch.device("cpu"), channels_last=layout)
-        method = self.method(which)
+        device = self._device()
+        layout = self.config.runtime.layout(device)
+        evaluator = Evaluator(data, EvaluateConfig(batch_size=batch_size), device, channels_last=layout)
+        method = self.method(which).to(device)
         return evaluator.probabilities(method.to(memory_format=torch.channels_last) if layout else method, examples)
+
+    def _device(self) -> torch.device:
+        """Where the run was trained, if that is here; else wherever ``auto`` is."""
+        try:
+            return self.config.runtime.resolved_device()
+        except ValueError:
+            return RuntimeConfig().resolved_device()
+
+    def _unfinished(self) -> str:
+        return f"{self.path} is not finished: go on with `elr train --out {shlex.quote(str(self.path))} --resume`"
 
     def as_trained(self, inputs: Inputs) -> Inputs:
         """The same inputs in the units of those that the run was trained on; one clear line where they do not fit."""

@@ -288,10 +288,10 @@ def test_columns_by_any_name_and_images_elsewhere(photos, tmp_path):
 
 
 MANIFEST_ERRORS = [
-    ([("path", "labels"), *ROWS], "has no column 'label'; did you mean 'labels'?"),
-    ([("a", "b"), *ROWS], "has no column 'path'; it has a, b"),
+    ([("path", "labels"), *ROWS], "has no column 'label', only path, labels; set data.label_column"),
+    ([("a", "b"), *ROWS], "has no column 'path', only a, b; set data.path_column"),
     ([("path", "label")], "has no rows"),
-    ([], "has no column 'path'; it has none"),
+    ([], "has no column 'path', only none"),
     ([("path", "label"), ("cat/1.jpg",)], "line 2 of .* has 1 values, the header 2"),
     ([("path", "label"), ("cat/1.jpg", "")], "row 1 of .* has no label"),
     ([("path", "label"), ("", "cat")], "row 1 of .* has no path"),

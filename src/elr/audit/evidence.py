@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -81,10 +82,10 @@ def write_evidence(folder: Path, rows: Rows, evidence: Evidence) -> None:
 def read_evidence(folder: Path, classes: tuple[str, ...]) -> tuple[Rows, Evidence]:
     """Read both files of a run; what is missing, damaged or of another version is one clear line."""
     if not (folder / FILE).is_file() or not (folder / ROWS).is_file():
-        why = "it is not finished" if not (folder / "summary.json").is_file() else "it was trained without"
-        raise FileNotFoundError(
-            f"{folder} has no evidence to audit: {why}; train with evaluate.evidence on, to the end"
-        )
+        if not (folder / "summary.json").is_file():
+            resume = f"elr train --out {shlex.quote(str(folder))} --resume"
+            raise FileNotFoundError(f"{folder} has no evidence to audit: it is not finished; go on with `{resume}`")
+        raise FileNotFoundError(f"{folder} has no evidence to audit: train with evaluate.evidence on")
     arrays, header = read_arrays(folder / FILE)
     if header.get("version") != VERSION:
         raise ValueError(

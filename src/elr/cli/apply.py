@@ -108,12 +108,17 @@ def evaluate(argv: Sequence[str]) -> int:
         examples = getattr(data, split)
         if examples is None:
             raise ValueError(f"{data.name} has no {split} part; choose another --split")
+        judged_by = "given" if examples.y_true is None else "true"
         labels = examples.y if examples.y_true is None else examples.y_true
         p = run.probabilities(Watched(run.as_trained(examples.inputs), tell), which=args.which)
     if data.skipped:
         say(left_out(data.skipped), args.quiet)
     predicted = p.argmax(axis=1)
-    result: dict[str, Any] = {"examples": len(labels), "accuracy": accuracy(predicted, labels)}
+    result: dict[str, Any] = {
+        "examples": len(labels),
+        "labels": judged_by,
+        "accuracy": accuracy(predicted, labels),
+    }
     if len(run.classes) > TOP:
         result["top5_accuracy"] = top_k(p, labels)
     result["classes"] = {}
@@ -123,7 +128,7 @@ def evaluate(argv: Sequence[str]) -> int:
     if args.json:
         print(json.dumps(result, indent=2))
         return 0
-    print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {split})")
+    print(f"accuracy {result['accuracy']:.2%} on {len(labels):,} examples ({data.name}, {split}, {judged_by} labels)")
     if "top5_accuracy" in result:
         print(f"top-5 accuracy {result['top5_accuracy']:.2%}")
     for name, value in sorted(result["classes"].items(), key=lambda item: item[1]):

@@ -57,7 +57,7 @@ judge them elsewhere:    elr audit runs/first --export label-studio --to tasks.j
 RELABEL_EXAMPLES = """the labels of a run:   elr relabel runs/first corrections.csv --out labels-v2.csv
 a folder of pictures:  elr relabel photos/ corrections.csv --out labels-v2.csv
 a label file:          elr relabel labels-v1.csv corrections.csv --out labels-v2.csv
-and then:              elr train photos/ --data.labels labels-v2.csv --out runs/second
+and then:              elr train photos/ --model resnet18 --data.labels labels-v2.csv --out runs/second
 
 corrections.csv has the columns id, given_label, decision (keep, accept, change or unsure) and label; the page that
 `elr report` makes writes it. The JSON that Label Studio or FiftyOne exports will do, too.
@@ -120,7 +120,7 @@ def _audit_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Which labels are wrong, what they should be, and how many there are: from the files of a finished "
         "run,\nor of one that is trained first. Writes label_issues.csv (a row for every label), label_issues.parquet "
-        "and\naudit.json into the run directory, and changes nothing else there.",
+        "(with\npyarrow) and audit.json into the run directory, and changes nothing else there.",
         epilog=AUDIT_EXAMPLES,
     )
     parser.add_argument("DATA", metavar="RUN", nargs="?", help="run directory, or data to train on first")
@@ -227,9 +227,9 @@ def _pictures(run: Path) -> Pictures | None:
         paths = {id_: source / id_ for id_ in labelling.run_labels(run).ids}
     elif source.suffix in TABLES and source.is_file():
         columns = read_table(source)
-        names = column(columns, config.path_column, source)
+        names = column(columns, config, "path_column", source)
         root = Path(config.root) if config.root else source.parent
-        ids = optional_column(columns, config.id_column, "id", source) or names
+        ids = optional_column(columns, config, "id_column", source) or names
         paths = {id_: root / name for id_, name in zip(ids, names, strict=True)}
     else:
         return None

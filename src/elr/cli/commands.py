@@ -30,6 +30,8 @@ from elr.methods import METHODS
 from elr.report.records import read_lines
 from elr.run import Run
 
+LARGE = 64  # pixels of a side
+
 
 def train(argv: Sequence[str]) -> int:
     """``elr train``."""
@@ -124,6 +126,8 @@ def _plan_lines(config: Config, data: Data, out: Path) -> str:
     if data.skipped:
         lines.append(left_out(data.skipped))
     lines.append(f"{config.method.name} with {config.model.name}, {config.epochs} epochs, seed {config.seed} -> {out}")
+    if config.model.name == "small_cnn" and min(data.shape[1:], default=0) > LARGE:
+        lines.append("note: small_cnn is for small pictures; --model resnet18 would learn more from these")
     return "\n".join(lines)
 
 
@@ -155,7 +159,7 @@ def demo(argv: Sequence[str]) -> int:
     """``elr demo``."""
     parser = Parser(
         prog="elr demo",
-        description="CE, ELR and ELR+ on the 1,797 handwritten digits that come with scikit-learn, 40 %% of the "
+        description="CE, ELR and ELR+ on the 1,797 handwritten digits that come with scikit-learn, 40 % of the "
         "training labels replaced. Cross entropy memorises the wrong labels; ELR does not.",
     )
     parser.add_argument("--out", metavar="DIR", default="runs/demo", help="where to write [runs/demo]")

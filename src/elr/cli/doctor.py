@@ -22,9 +22,13 @@ PUBLISHED = {
 }
 
 
+EXTRAS = {"torchvision": "vision", "timm": "vision", "pyarrow": "parquet", "optuna": "tune"}
+
+
 def examine(root: str | None) -> Iterator[str]:
     """Versions, devices, speed, data."""
-    for name, value in facts().items():
+    known = facts()
+    for name, value in known.items():
         yield f"{name:<16}{value if value is not None else 'unknown'}"
     device = RuntimeConfig().resolved_device()
     yield f"{'device':<16}{device} (what runtime.device auto means here)"
@@ -43,8 +47,9 @@ def examine(root: str | None) -> Iterator[str]:
             yield f"{name:<16}{f'not found below {where}' if place is None else f'found in {place}'}"
         else:
             yield f"{name:<16}{_published(name, where)}"
-    for package, extra in (("torchvision", "vision"), ("timm", "vision"), ("pyarrow", "parquet")):
-        yield f"{package:<16}{_installed(package, extra)}"
+    for package, extra in EXTRAS.items():
+        if package not in known:
+            yield f"{package:<16}{_installed(package, extra)}"
 
 
 def _published(name: str, where: str) -> str:

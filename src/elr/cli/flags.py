@@ -4,7 +4,7 @@ import argparse
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 from elr.config import HEADS, Option, hint, options, read_toml
 from elr.convert import describe
@@ -63,9 +63,17 @@ def add_options(parser: argparse.ArgumentParser, found: dict[str, Option]) -> No
         extra: dict[str, Any] = {"nargs": "?", "const": "true"} if option.type in (bool, bool | None) else {}
         ending = "" if "(default" in text else f"[{default}]"
         target.add_argument(
-            *names, dest=key, metavar=name.upper() if dot else key.upper(), help=(text + ending).replace("%", "%%"),
-            default=argparse.SUPPRESS, **extra
+            *names, dest=key, metavar=_placeholder(option.type, name if dot else key),
+            help=(text + ending).replace("%", "%%"), default=argparse.SUPPRESS, **extra
         )  # fmt: skip
+
+
+def _placeholder(kind: Any, name: str) -> str:
+    """What stands for the value in --help: the values themselves where there are few."""
+    for part in (kind, *get_args(kind)):
+        if get_origin(part) is Literal:
+            return "{" + ",".join(map(str, get_args(part))) + "}"
+    return name.upper()
 
 
 def add_data_options(parser: argparse.ArgumentParser, explained: Collection[str]) -> dict[str, Option]:

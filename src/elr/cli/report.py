@@ -17,7 +17,7 @@ EXAMPLES = """one run:          elr report runs/first              writes runs/f
 several runs:     elr report runs/ce runs/elr --out compare.html
 more suspects:    elr report runs/first --suspects 2000
 after reviewing:  elr relabel runs/first corrections.csv --out labels-v2.csv
-                  elr train photos/ --data.labels labels-v2.csv --out runs/second
+                  elr train photos/ --model resnet18 --data.labels labels-v2.csv --out runs/second
 
 The page is one file. It needs no server and no network, and can be mailed. Keys in the review: k keep, a accept,
 u unsure, z undo, a digit or c for another class.

@@ -25,7 +25,8 @@ class DataConfig:
     )
     labels: str | None = _option(
         None,
-        "CSV or .npz with an id and a label for every training example: replaces the training labels. Which of the new "
+        "CSV or .npz with an id and a label for every training example: replaces the training labels. An id is the "
+        "path below a folder of images, the id or path of a manifest, the row number of arrays. Which of the new "
         "ones are wrong is told only where the truth is known (digits, CIFAR, y_true of an .npz)",
     )
     labels_column: str | None = _option(None, "column or array of data.labels to take (default: label)")

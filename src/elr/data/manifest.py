@@ -1,6 +1,5 @@
 """A table of image files: path, label and optionally split and id, under any column names."""
 
-import difflib
 from collections import Counter
 from pathlib import Path
 
@@ -13,17 +12,20 @@ from elr.data.table import read_table
 def read_manifest(path: Path, config: DataConfig) -> Source:
     """Relative paths start from data.root, or from the manifest's own folder."""
     columns = read_table(path)
-    names = column(columns, config.path_column, path)
-    labels = column(columns, config.label_column, path)
-    splits = optional_column(columns, config.split_column, "split", path) or ["train"] * len(names)
-    ids = optional_column(columns, config.id_column, "id", path) or names
+    names = column(columns, config, "path_column", path)
+    labels = column(columns, config, "label_column", path)
+    splits = optional_column(columns, config, "split_column", path) or ["train"] * len(names)
+    ids = optional_column(columns, config, "id_column", path) or names
     for row, (name, label, split) in enumerate(zip(names, labels, splits, strict=True)):
         if not name or not label:
             raise ValueError(f"row {row + 1} of {path} has no {'label' if name else 'path'}")
         if split and split not in SPLITS:
             raise ValueError(f"split {split!r} in row {row + 1} of {path} is none of {', '.join(SPLITS)}")
     if repeated := [name for name, count in Counter(ids).items() if count > 1]:
-        raise ValueError(f"id {repeated[0]!r} occurs more than once in {path}; ids must be unique (data.id_column)")
+        raise ValueError(
+            f"id {repeated[0]!r} occurs more than once in {path}: an example has one row and one label; merge several "
+            "labels of one first, by majority, say"
+        )
     root = Path(config.root) if config.root else path.parent
     files = [
         File(root / name, label, SPLITS[split or "train"], id_)
@@ -34,15 +36,16 @@ def read_manifest(path: Path, config: DataConfig) -> Source:
     return read_files(path.stem, files, config)
 
 
-def column(columns: dict[str, list[str]], name: str, path: Path) -> list[str]:
-    """A column that must be there."""
+def column(columns: dict[str, list[str]], config: DataConfig, option: str, path: Path) -> list[str]:
+    """The column that must be there under the name that this option has."""
+    name = getattr(config, option)
     if name not in columns:
-        near = difflib.get_close_matches(name, columns, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(columns) or 'none'}"
-        raise ValueError(f"{path} has no column {name!r}; {hint}")
+        raise ValueError(f"{path} has no column {name!r}, only {', '.join(columns) or 'none'}; set data.{option}")
     return columns[name]
 
 
-def optional_column(columns: dict[str, list[str]], name: str | None, default: str, path: Path) -> list[str] | None:
-    """A column that must be there if it was asked for by name."""
-    return columns.get(default) if name is None else column(columns, name, path)
+def optional_column(columns: dict[str, list[str]], config: DataConfig, option: str, path: Path) -> list[str] | None:
+    """One that must be there if the option names it; otherwise its usual name will do."""
+    if getattr(config, option) is not None:
+        return column(columns, config, option, path)
+    return columns.get(option.removesuffix("_column"))

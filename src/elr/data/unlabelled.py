@@ -48,8 +48,8 @@ def load_unlabelled(config: DataConfig) -> Unlabelled:
         names = [file.relative_to(path).as_posix() for file in files]
     else:
         columns = read_table(path)
-        paths = column(columns, config.path_column, path)
-        names = optional_column(columns, config.id_column, "id", path) or paths
+        paths = column(columns, config, "path_column", path)
+        names = optional_column(columns, config, "id_column", path) or paths
         files = [(Path(config.root) if config.root else path.parent) / name for name in paths]
     if not files:
         raise ValueError(f"{path} holds no images")

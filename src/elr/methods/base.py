@@ -66,7 +66,8 @@ class Method(nn.Module):
     per_example: ClassVar[str] = "nothing"  # state kept for each example
     batch_coupled: ClassVar[bool] = False  # the loss of one example depends on the others of its batch
     views: ClassVar[int] = 1  # augmentations of an example that a step may ask for; of vectors they are made by jitter
-    backing: ClassVar[str] = "oracle only"  # or "paper number reproduced"
+    # What stands behind it: this, or that the paper's number was reproduced.
+    backing: ClassVar[str] = "checked against a naive transcription; the paper's number not reproduced"
     keeps: ClassVar[str] = "last"  # which weights are the result: "last", or "selected" on noisy validation
 
     nets: nn.ModuleList
