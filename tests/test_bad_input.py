@@ -255,7 +255,7 @@ CASES = {
     "dropout above one": ("train photos --model.dropout 1.5", "dropout"),
     "network from Python": (TRAIN + "--model custom:Mine", "model 'custom:Mine' was given from Python"),
     "device that does not exist": (TRAIN + "--runtime gpu", "runtime.device 'gpu' cannot be used here"),
-    "network of no width": ("train photos --model resnet18 --model.width -1", "the network cannot be built: "),
+    "network of no width": ("train photos --model resnet18 --model.width -1", "a ResNet needs a width of at least 1, got -1"),
     "device without numbers": (TRAIN + "--runtime meta", "runtime.device 'meta' holds no numbers"),
     "device that is not there": (TRAIN + "--runtime cuda:99", "runtime.device 'cuda:99' cannot be used here"),
     # output

@@ -94,7 +94,7 @@ def _mean_square(lab: Lab) -> Found:
     return Found(
         "<= 2",
         squares,
-        [square <= 2.0 for square in squares],
+        _compare(rows, "mean_square", lambda row: 2.0),
         "root <= 2 + o(1); the mean is 4",
         # the root of a mean of `count` squares with mean 4 has standard deviation 2 / sqrt(2 count)
         _compare(rows, "mean_square", lambda row: (2.0 + 8.0 / math.sqrt(2.0 * row["count"])) ** 2),
