@@ -255,7 +255,7 @@ CASES = {
     "dropout above one": ("train photos --model.dropout 1.5", "dropout"),
     "network from Python": (TRAIN + "--model custom:Mine", "model 'custom:Mine' was given from Python"),
     "device that does not exist": (TRAIN + "--runtime gpu", "runtime.device 'gpu' cannot be used here"),
-    "network of no width": ("train photos --model resnet18 --model.width -1", "a ResNet needs a width of at least 1, got -1"),
+    "network of no width": ("train photos --model resnet18 --model.width -1", "needs a width of at least 1, got -1"),
     "device without numbers": (TRAIN + "--runtime meta", "runtime.device 'meta' holds no numbers"),
     "device that is not there": (TRAIN + "--runtime cuda:99", "runtime.device 'cuda:99' cannot be used here"),
     # output
@@ -289,7 +289,7 @@ CASES = {
     "truncated settings of a run": ("train --out config_truncated --resume", "config_truncated/config.toml cannot be"),
     # using a run
     "no run": ("predict nowhere fine.npz", "nowhere is not a run: it has no config.toml"),
-    "run without weights": ("predict half fine.npz", "half/model.safetensors does not exist"),
+    "run without weights": ("predict half fine.npz", "half is not finished: go on with `elr train --out half"),
     "truncated weights": ("predict run_truncated fine.npz", "run_truncated/model.safetensors is not a readable"),
     "truncated class names": ("predict classes_truncated fine.npz", "classes_truncated/classes.json is not valid JSON"),
     "nothing to predict": ("predict run", "the following arguments are required: INPUT"),

@@ -85,7 +85,9 @@ def read_evidence(folder: Path, classes: tuple[str, ...]) -> tuple[Rows, Evidenc
         if not (folder / "summary.json").is_file():
             resume = f"elr train --out {shlex.quote(str(folder))} --resume"
             raise FileNotFoundError(f"{folder} has no evidence to audit: it is not finished; go on with `{resume}`")
-        raise FileNotFoundError(f"{folder} has no evidence to audit: train with evaluate.evidence on")
+        raise FileNotFoundError(
+            f"{folder} has no evidence to audit: it was trained without; train with evaluate.evidence on"
+        )
     arrays, header = read_arrays(folder / FILE)
     if header.get("version") != VERSION:
         raise ValueError(
