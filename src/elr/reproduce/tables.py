@@ -82,7 +82,7 @@ def _double_row(scale: Scale, method: str, data: str, noise: str, rate: float) -
         settings |= plus_values(scale, data, noise)
     if method == "pencil" and scale == "laptop":
         # Its last stage is shorter than the milestones: the schedule is squeezed into it. The authors' factor for that
-        # stage belongs to their rate, which the laptop's is above of.
+        # stage belongs to their rate, which is lower than the laptop's.
         settings |= {"schedule.epochs": settings["epochs"], "method.last_lr": 1.0}
     return settings
 
