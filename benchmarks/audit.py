@@ -5,7 +5,8 @@
 Arms, all judged on every training example (validation rows included):
 
 - cleanlab: out-of-sample probabilities of cross entropy from five folds, ranked by self-confidence and flagged by
-  cleanlab itself; and the same probabilities judged by our formula, which tells the formula from what training shows;
+  cleanlab itself; ranked by its normalized margin; with the epoch of each fold chosen by the noisy labels that are left
+  out; and the same probabilities judged by our formula, which tells the formula from what training shows;
 - cleanlab on our targets; two-fold ELR, out of sample at the cost of one run, judged by either; plain AUM of one
   cross-entropy run;
 - ours from one ELR run, and from one ELR+ run.
@@ -40,7 +41,7 @@ from elr.demo import SETTINGS as DIGITS
 from elr.fit import run_job
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json
-from elr.run import Run
+from elr.run import Run, Which
 
 RESULTS = Path("results/audit")
 CIFAR: dict[str, Any] = {
@@ -88,7 +89,7 @@ class Setting(NamedTuple):
 
 def on_digits() -> Iterator[tuple[str, dict[str, Any]]]:
     """Noises by name. On digits the asymmetric one moves each class to its neighbour."""
-    yield "no noise", {"noise.kind": "none"}
+    yield "no noise", {"noise.kind": "none", "noise.rate": 0.0}
     for name, noise in NOISES.items():
         own = {**noise, "noise.kind": "pair"} if noise["noise.kind"] == "asymmetric" else noise
         yield name.replace("asymmetric", "pair"), own
@@ -155,8 +156,10 @@ class Bench:
             return self._train(name, name, self.data)
         arm, _, k = name.partition("-")
         method, folds = FOLDS[arm]
-        rows, _ = self.fold(folds, int(k))
-        return self._train(name, method, replace(self.data, train=self.everything.take(rows), val=None))
+        rows, left = self.fold(folds, int(k))
+        # Rows left out choose an epoch by their noisy labels, for the arm that wants to stop early.
+        train, val = self.everything.take(rows), self.everything.take(left)
+        return self._train(name, method, replace(self.data, train=train, val=val))
 
     def retrain(self, name: str) -> Path:
         """Cross entropy on labels that somebody has cleaned."""
@@ -179,13 +182,13 @@ class Bench:
         maker = config.model_maker(data.shape, data.num_classes)
         return run_job(config, data, maker, self.out / name, resume=True)
 
-    def out_of_sample(self, arm: str) -> npt.NDArray[np.float64]:
+    def out_of_sample(self, arm: str, which: Which = "last") -> npt.NDArray[np.float64]:
         """Probabilities of every row from the run that did not see it, (n, C)."""
         _, folds = FOLDS[arm]
         p = np.zeros((len(self.everything), self.data.num_classes))
         for k in range(folds):
             _, left = self.fold(folds, k)
-            p[left] = Run(self.out / f"{arm}-{k}").probabilities(self.everything.take(left).inputs, which="last")
+            p[left] = Run(self.out / f"{arm}-{k}").probabilities(self.everything.take(left).inputs, which=which)
         return p
 
     def issues(self, arm: str) -> LabelIssues:
@@ -193,13 +196,13 @@ class Bench:
         return Run(self.out / arm).label_issues()
 
     def cleanlab(
-        self, p: npt.NDArray[np.float64]
+        self, p: npt.NDArray[np.float64], score: str = "self_confidence"
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.int64], float]:
         """Quality, flags, suggested labels and noise rate as cleanlab gives them."""
         rank, filters = importlib.import_module("cleanlab.rank"), importlib.import_module("cleanlab.filter")
         count = importlib.import_module("cleanlab.count")
         y = self.everything.y
-        quality = rank.get_label_quality_scores(y, p)
+        quality = rank.get_label_quality_scores(y, p, method=score)
         flags = filters.find_label_issues(y, p, n_jobs=1)  # its own processes are forked, ours are not
         return quality, flags, p.argmax(axis=1), float(count.num_label_issues(y, p) / len(y))
 
@@ -232,6 +235,8 @@ class Bench:
         assert len(aum) == len(y) == len(belief)
         arms: dict[str, tuple[tuple[Any, Any, Any, float | None], list[str]]] = {
             "cleanlab, five folds": (self.cleanlab(p5), five),
+            "the same, normalized margin": (self.cleanlab(p5, "normalized_margin"), five),
+            "the same, epochs chosen": (self.cleanlab(self.out_of_sample("ce5", "selected")), five),
             "the same, our formula": (ours(find_label_issues(y, p5)), five),
             "cleanlab on our targets": (self.cleanlab(belief), ["elr"]),
             "two-fold ELR, our formula": (ours(find_label_issues(y, p2)), two),
@@ -317,13 +322,15 @@ def main() -> None:
     parser.add_argument("--root", help="folder with CIFAR-10; without it, digits only")
     parser.add_argument("--labels", help="human labels (CIFAR-10N .npz)")
     parser.add_argument("--only", default="*", help="settings by name, with * for anything")
+    parser.add_argument("--again", action="store_true", help="also settings that have a result file already")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/audit"))
     args = parser.parse_args()
+    cleanlab = importlib.import_module("cleanlab").__version__  # before hours of training
     RESULTS.mkdir(parents=True, exist_ok=True)
     for setting in settings(args.root, args.labels):
         path = RESULTS / f"{setting.folder}.json"
-        if path.exists() or not fnmatchcase(setting.name, args.only):
+        if (path.exists() and not args.again) or not fnmatchcase(setting.name, args.only):
             continue
         bench = Bench(setting, args.out)
         with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
@@ -340,7 +347,7 @@ def main() -> None:
             "wrong": float(bench.wrong.mean()),
             "arms": bench.table(),
             "test_accuracy": bench.accuracies(),
-            "facts": facts(),
+            "facts": {**facts(), "cleanlab": cleanlab},
         }
         write_json(path, json.loads(json.dumps(result)))
 

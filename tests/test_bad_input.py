@@ -13,6 +13,7 @@ from torch import nn
 
 import elr
 from elr.cli import main
+from elr.engine.device import private_randomness
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
 Y = np.arange(40) % 2
@@ -374,3 +375,13 @@ def test_fit_leaves_the_generators_of_the_caller_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     elr.fit("mlp", (X, Y), epochs=1, out=tmp_path / "run")
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_on_an_apple_gpu_its_generator_is_given_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none here, so that its two functions are stood in for."""
+    state = [torch.tensor([1])]
+    monkeypatch.setattr(torch.mps, "get_rng_state", lambda: state[0])
+    monkeypatch.setattr(torch.mps, "set_rng_state", lambda value: state.__setitem__(0, value))
+    with private_randomness(torch.device("mps")):
+        state[0] = torch.tensor([2])
+    assert state[0].item() == 1

@@ -20,6 +20,7 @@ from elr.audit.write import check_folder
 from elr.config import CUSTOM, Config, flatten, read_toml, resolve
 from elr.data import Data, describe, from_arrays, from_dataset, load
 from elr.data.inputs import fingerprint, pixels_of
+from elr.data.load import PYTHON
 from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
@@ -63,9 +64,8 @@ def fit(
     """
     tables = {"method": method, "epochs": epochs, "seed": seed, **settings}
     source, options = (data.get("source"), dict(data)) if isinstance(data, Mapping) else (data, {"source": data})
-    if not isinstance(source, str | Path):
-        options.pop("source", None)
-    tables["data"] = {key: str(value) if key == "source" else value for key, value in options.items()}
+    options["source"] = str(source) if isinstance(source, str | Path) else PYTHON + _kind_of(source)
+    tables["data"] = options
     own = None if isinstance(model, str | Mapping) else model
     tables["model"] = model if own is None else f"{CUSTOM}{_name_of(own)}"
     config = resolve(flatten(tables))
@@ -137,8 +137,12 @@ def _train_in(out: Path, config: Config, data: Data, make_model: Callable[[], nn
     write_tensors(out / "model.safetensors", state, {**identity, "epoch": config.epochs})
     if (seen := gathered(job, outcome)) is not None:
         write_evidence(out, *seen)
-        keep_features(out, job, *seen)
     write_json(out / "summary.json", summarize(config, data, job, outcome))
+    if seen is not None:
+        try:  # last: a run must not be lost for want of what only helps to look at it
+            keep_features(out, job, *seen)
+        except Exception as error:
+            warnings.warn(f"a report will show no neighbours: {type(error).__name__}: {error}", stacklevel=2)
 
 
 def claim(out: Path, config: Config, *, resume: bool) -> None:
@@ -179,9 +183,14 @@ def check_network(make_model: Callable[[], nn.Module], data: Data, *, channels_l
         except RuntimeError as error:
             raise ValueError(f"the network cannot be built: {_first_line(error)}") from error
         try:
-            shape = tuple(net(x).shape)
-        except RuntimeError as error:
+            z = net(x)
+        except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(f"the network cannot take inputs of shape {data.shape}: {_first_line(error)}") from error
+        if not isinstance(z, Tensor):
+            raise ValueError(
+                f"the network gives a {type(z).__name__}, expected a tensor: let its forward return logits (B, C)"
+            )
+        shape = tuple(z.shape)
     if shape != (1, data.num_classes):
         raise ValueError(
             f"the network gives {shape} for one input, expected (1, {data.num_classes}): one logit a class"
@@ -240,6 +249,7 @@ def data_facts(data: Data) -> dict[str, Any]:
         **({"pixels": pixels} if (pixels := pixels_of(data.train.inputs)) else {}),
         **fingerprint(data.train.inputs),
         **({"val_labels": "clean"} if data.clean_val else {}),
+        **({"labels": "numbers"} if data.numbered else {}),
     }
     return dict(json.loads(json.dumps(facts)))
 
@@ -312,11 +322,10 @@ def keep_features(out: Path, job: Job, rows: Rows, evidence: Evidence) -> None:
             continue
         row_of = {str(id_): row for row, id_ in enumerate(examples.ids.tolist())}
         own = np.array([row_of[rows.ids[k]] for k in kept[place]])
-        try:
-            found = features_of(job.method, job.data, examples, own, device, channels_last=layout)
-        except (ValueError, RuntimeError) as error:  # a compiled network, or one that does not end in a linear layer
-            warnings.warn(f"a report will show no neighbours: {error}", stacklevel=2)
-            return
+        # Fails for a compiled network, or for one that does not end in a linear layer.
+        found = features_of(job.method, job.data, examples, own, device, channels_last=layout)
+        if found.shape[:1] != own.shape or found.ndim != 2:
+            raise ValueError(f"the last linear layer sees {found.shape} for {len(own)} examples")
         values = np.zeros((len(kept), found.shape[1]), dtype=np.float16) if values is None else values
         values[place] = found
     assert values is not None
@@ -356,10 +365,18 @@ def _load(data: Any, config: Config) -> Data:
         return data
     if isinstance(data, str | Path):
         return load(config.data, config.noise, config.seed)
-    if isinstance(data, tuple | list) and len(data) == 2:
+    if _is_pair(data):
         return from_arrays(data[0], data[1], config=config.data, noise=config.noise, seed=config.seed)
     with private_randomness(torch.device("cpu")):  # every item is read once, and may be drawn
         return from_dataset(data, config=config.data, noise=config.noise, seed=config.seed)
+
+
+def _kind_of(data: Any) -> str:
+    return "arrays" if _is_pair(data) else "data" if isinstance(data, Data) else "dataset"
+
+
+def _is_pair(data: Any) -> bool:
+    return isinstance(data, tuple | list) and len(data) == 2
 
 
 def _name_of(model: Any) -> str:

@@ -2,10 +2,12 @@
 
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +16,17 @@ from PIL import Image
 
 from elr.audit.evidence import read_evidence
 from elr.audit.issues import LabelIssues
+from elr.audit.of_run import WHERE_DATA_SAY, audit_run
 from elr.audit.review import read_review
 from elr.audit.suspects import Features, neighbours, read_features
-from elr.audit.write import DRAWN
+from elr.audit.threshold import Cut
+from elr.audit.write import CHECKED, DRAWN
+from elr.config import read_toml
 from elr.data import Examples, load
+from elr.data.load import PYTHON
 from elr.noise import NoiseManifest
 from elr.report.page import EVIDENCE, write_page
+from elr.report.records import Record, read_json
 from elr.report.view import Bin, Calibration, Drawn, Neighbour, Picture, RunView, Suspect
 from elr.run import Run
 
@@ -27,51 +34,110 @@ SUSPECTS = 300
 NEAR = 4  # neighbours of each kind
 SMALL, LARGE = 32, 96  # pixels of a side: smaller pictures are enlarged, larger ones reduced
 BINS = 10
-IN_MEMORY = ("arrays", "dataset")  # names of data that were given from Python
 VALUES = 16  # of a row of features that are shown
+T = TypeVar("T")
 
 
-def write_report(runs: Sequence[Run], out: Path, *, suspects: int = SUSPECTS) -> list[RunView]:
-    """Write the page of these runs to one HTML file; returns what it shows."""
-    views = [view_of(run, suspects) for run in runs]
+def write_report(
+    runs: Sequence[Run], out: Path, *, suspects: int = SUSPECTS, cut: Cut = WHERE_DATA_SAY
+) -> list[RunView]:
+    """Write the page of these runs to one HTML file; returns what it shows.
+
+    Args:
+        runs: shown side by side.
+        out: the file.
+        suspects: how many labels to review, surest first.
+        cut: where the list of labels that look wrong ends, as for the audit.
+    """
+    names = _names([run.path for run in runs])
+    views = [view_of(run, suspects, cut, name) for run, name in zip(runs, names, strict=True)]
     write_page(out, views)
     return views
 
 
-def view_of(run: Run, suspects: int = SUSPECTS) -> RunView:
+def view_of(run: Run, suspects: int = SUSPECTS, cut: Cut = WHERE_DATA_SAY, name: str | None = None) -> RunView:
     """Everything a page shows of a run; what is missing is said, not hidden."""
     lacks: list[str] = []
-    issues: LabelIssues | None = None
+    issues = _if_readable(lambda: audit_run(run.path, cut), None, lacks, "Labels are not judged")
     calibration = None
     shown: tuple[Suspect, ...] = ()
     drawn: tuple[Drawn, ...] = ()
-    try:
-        issues = run.label_issues()
-    except (FileNotFoundError, ValueError) as error:
-        lacks.append(f"Labels are not judged: {error}.")
     if issues is not None:
-        inputs = _Inputs(run, lacks)
+        inputs, judged = _Inputs(run, lacks), issues
         shown = _suspects(run, issues, inputs, suspects)
         drawn = _drawn(run, issues, inputs)
-        calibration = _calibration(run, issues)
+        calibration = _if_readable(lambda: _calibration(run, judged), None, lacks, "Calibration is not shown")
     if not run.finished:
         lacks.append("The run is not finished: the curves end where it stopped.")
+    summary: Mapping[str, Any] = {}
+    if run.finished:
+        summary = _if_readable(lambda: run.summary, {}, lacks, "What training led to is not told")
     return RunView(
         key=_key(run),
-        name=run.path.resolve().name,
+        name=name or run.path.resolve().name,
         path=str(run.path),
         classes=run.classes,
-        summary=run.summary if run.finished else {},
-        records=run.records,
+        summary=summary,
+        records=_if_readable(lambda: _epochs(run.records), [], lacks, "Curves are not shown"),
         audit=None if issues is None else issues.summary(),
         confusion=None if issues is None else issues.confusion.tolist(),
         calibration=calibration,
         suspects=shown,
         drawn=drawn,
-        facts=_facts(run),
-        config={key: str(value) for key, value in run.config.flat().items() if value is not None},
+        checked=_checked(run, len(drawn), lacks),
+        facts=_facts(run, summary, lacks),
+        config=_config(run, lacks),
         lacks=tuple(dict.fromkeys(lacks)),
     )
+
+
+def _if_readable(read: Callable[[], T], otherwise: T, lacks: list[str], what: str) -> T:
+    """What a file of a run says; if it is missing, damaged or of another version, the page says what it lacks."""
+    try:
+        return read()
+    except (OSError, ValueError) as error:
+        lacks.append(f"{what}: {error}.")
+    except (KeyError, TypeError, AttributeError) as error:
+        lacks.append(f"{what}: a file has another form than expected ({type(error).__name__}: {error}).")
+    return otherwise
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The shortest ends of their paths that tell runs apart."""
+    parts = [path.resolve().parts for path in paths]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(own[-length:]) for own in parts]
+        if max(Counter(names).values()) == 1:
+            return names
+    return [path.resolve().name for path in paths]  # the same run twice
+
+
+def _epochs(records: Sequence[Record]) -> list[Record]:
+    """Records, if they are of epochs."""
+    if strange := [record for record in records if not isinstance(record.get("epoch"), int)]:
+        raise ValueError(f"{len(strange):,} of {len(records):,} records do not say of which epoch they are")
+    return list(records)
+
+
+def _config(run: Run, lacks: list[str]) -> dict[str, str]:
+    """Settings by name: resolved, or of a run from another version as they stand in its file."""
+    try:
+        settings = run.config.flat()
+    except ValueError as error:
+        lacks.append(f"The run is perhaps of another version of elr, so that its examples are not shown: {error}.")
+        settings = _if_readable(lambda: read_toml(run.path / "config.toml"), {}, lacks, "Settings are not shown")
+    return {key: str(value) for key, value in settings.items() if value is not None}
+
+
+def _checked(run: Run, drawn: int, lacks: list[str]) -> Mapping[str, Any] | None:
+    """What the checked rows of the draw say, if they were checked."""
+    path = run.path / CHECKED
+    if not drawn or not path.is_file():
+        return None
+    said: Mapping[str, Any] = _if_readable(lambda: dict(read_json(path)), {}, lacks, "What was checked is not shown")
+    if said.get("drawn") != drawn or not {"estimate", "low", "high", "checked"} <= set(said):
+        return None  # of a draw before this one
+    return said
 
 
 class _Inputs:
@@ -85,20 +151,32 @@ class _Inputs:
     @cached_property
     def parts(self) -> Mapping[str, tuple[Examples, int]]:
         """id -> (part, row)."""
-        config = self.run.config
-        if self.run.facts["name"] in IN_MEMORY:
-            self.lacks.append("Examples are not shown: the run was given arrays, which it does not keep.")
-            return {}
+        facts = self.run.facts
         try:
-            data = load(config.data, config.noise, config.seed)
+            config = self.run.config
+        except ValueError:
+            return {}  # said where settings are shown
+        if config.data.source.startswith(PYTHON):
+            self.lacks.append("Examples are not shown: the run was given its data from Python, and does not keep them.")
+            return {}
+        try:  # a picture that has become unreadable must not cost the others
+            data = load(replace(config.data, on_bad_file="skip"), config.noise, config.seed)
         except (OSError, ValueError, ImportError) as error:
             self.lacks.append(f"Examples are not shown: {error}.")
             return {}
-        if [data.name, list(data.train.inputs.shape)] != [self.run.facts["name"], self.run.facts["raw_shape"]]:
+        if [data.name, list(data.train.inputs.shape)] != [facts.get("name"), facts.get("raw_shape")]:
             self.lacks.append(f"Examples are not shown: {config.data.source} holds other data now.")
             return {}
         parts = [part for part in (data.train, data.val) if part is not None]
         return {str(id_): (part, row) for part in parts for row, id_ in enumerate(part.ids.tolist())}
+
+    @cached_property
+    def axes(self) -> int:
+        """Of an example: 3 is a picture, 1 a row of features."""
+        if "raw_shape" not in self.run.facts:
+            self.lacks.append(f"Examples are not shown: {self.run.path / 'data.json'} does not say what they are.")
+            return 0
+        return len(self.run.facts["raw_shape"])
 
     def raw(self, id_: str) -> npt.NDArray[Any] | None:
         """The input as it was read; None if it is gone."""
@@ -116,13 +194,13 @@ class _Inputs:
     def picture(self, id_: str) -> Picture | None:
         """A small picture, if the example is one."""
         if id_ not in self.pictures:
-            x = self.raw(id_) if len(self.run.facts["raw_shape"]) == 3 else None
+            x = self.raw(id_) if self.axes == 3 else None
             self.pictures[id_] = None if x is None else _picture(x)
         return self.pictures[id_]
 
     def text(self, id_: str) -> str | None:
         """A row of features as text, if the example is one."""
-        x = self.raw(id_) if len(self.run.facts["raw_shape"]) == 1 else None
+        x = self.raw(id_) if self.axes == 1 else None
         if x is None:
             return None
         more = f", ... ({len(x)} values)" if len(x) > VALUES else ""
@@ -146,7 +224,7 @@ def _picture(x: npt.NDArray[Any]) -> Picture:
 
 
 def _suspects(run: Run, issues: LabelIssues, inputs: _Inputs, count: int) -> tuple[Suspect, ...]:
-    features = read_features(run.path)
+    features = _if_readable(lambda: read_features(run.path), None, inputs.lacks, "Neighbours are not shown")
     if features is None:
         inputs.lacks.append("Neighbours are not shown: the run kept no features.")
     return tuple(_suspect(int(row), issues, inputs, features) for row in issues.worst()[:count])
@@ -235,18 +313,18 @@ def _key(run: Run) -> str:
     return digest.hexdigest()[:16]
 
 
-def _facts(run: Run) -> dict[str, str]:
+def _facts(run: Run, summary: Mapping[str, Any], lacks: list[str]) -> dict[str, str]:
+    data: Mapping[str, Any] = _if_readable(lambda: run.facts, {}, lacks, "Facts of the data are not shown")
     sizes = {"train_examples": "training", "val_examples": "validation", "test_examples": "test"}
-    counts = ", ".join(f"{run.facts[key]:,} {word}" for key, word in sizes.items() if key in run.facts)
-    facts = {"data": f"{run.facts['name']}: {counts}", "labels, sha256": str(run.facts["sha256"])}
-    if not run.finished:
+    counts = ", ".join(f"{data[key]:,} {word}" for key, word in sizes.items() if key in data)
+    facts = {"data": f"{data.get('name', 'unknown')}: {counts}", "labels, sha256": str(data.get("sha256", "unknown"))}
+    if not summary:
         return facts
-    summary = run.summary
     if noise := summary.get("noise"):
-        facts["noise"] = f"{noise['kind']} {noise['rate']:g}, sha256 {noise.get('sha256', 'unknown')}"
-    facts |= {
-        "command": str(summary.get("command", "")),
-        "training": f"{summary['seconds']:,.1f} seconds in {summary['epochs']} epochs",
-        "chosen by": str(summary.get("chosen_by", "")),
-    }
-    return facts | {name: str(value) for name, value in summary.get("facts", {}).items()}
+        kind, rate = noise.get("kind", "unknown"), noise.get("rate", "unknown")
+        facts["noise"] = f"{kind} {rate}, sha256 {noise.get('sha256', 'unknown')}"
+    if "seconds" in summary and "epochs" in summary:
+        facts["training"] = f"{summary['seconds']:,.1f} seconds in {summary['epochs']} epochs"
+    own = {"command": "command", "chosen_by": "chosen by"}
+    facts |= {word: str(summary[key]) for key, word in own.items() if key in summary}
+    return facts | {name: str(value) for name, value in (summary.get("facts") or {}).items()}

@@ -14,9 +14,11 @@ from torch import nn
 
 from elr.audit.issues import LabelIssues
 from elr.audit.of_run import audit_run
-from elr.config import Config, read_toml, resolve
+from elr.audit.threshold import Cut
+from elr.config import CUSTOM, Config, read_toml, resolve
 from elr.data import Data, DataConfig, Examples, from_description, load_unlabelled
 from elr.data.inputs import as_inputs, in_units_of
+from elr.data.load import PYTHON
 from elr.data.stream import Inputs
 from elr.engine.checkpoint import read_tensors
 from elr.engine.device import RuntimeConfig, private_randomness
@@ -47,7 +49,12 @@ class Run:
     @cached_property
     def config(self) -> Config:
         """The resolved configuration."""
-        return resolve(read_toml(self.path / "config.toml"), trained=True)
+        path = self.path / "config.toml"
+        settings = read_toml(path)
+        try:
+            return resolve(settings, trained=True)
+        except ValueError as error:  # of another version, or edited
+            raise ValueError(f"{path}: {error}") from error
 
     @property
     def finished(self) -> bool:
@@ -59,7 +66,7 @@ class Run:
         """Headline numbers; raises if the run is not finished."""
         if not self.finished:
             raise FileNotFoundError(self._unfinished())
-        return dict(read_json(self.path / "summary.json"))
+        return self._table("summary.json")
 
     @property
     def records(self) -> list[Record]:
@@ -69,12 +76,25 @@ class Run:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Sizes, input shape and transform of the data."""
-        return dict(read_json(self.path / "data.json"))
+        return self._table("data.json")
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the probabilities."""
-        return tuple(read_json(self.path / "classes.json"))
+        return tuple(self._read("classes.json", list))
+
+    def _table(self, name: str) -> dict[str, Any]:
+        return dict(self._read(name, dict))
+
+    def _read(self, name: str, kind: type) -> Any:
+        """A JSON file that every run has soon after it began."""
+        path = self.path / name
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.path} is only half written: it has no {name}")
+        value = read_json(path)
+        if not isinstance(value, kind):
+            raise ValueError(f"{path} is damaged: it holds no {'table' if kind is dict else kind.__name__}")
+        return value
 
     def method(self, which: Which = "result") -> Method:
         """The trained method: of the ``last`` epoch, the one ``selected`` on validation, or the method's ``result``."""
@@ -106,10 +126,11 @@ class Run:
             )
         return self.probabilities(as_inputs(x, "x"), which=which, batch_size=batch_size)
 
-    def predict(self, x: Any, *, which: Which = "result") -> npt.NDArray[np.str_]:
-        """Predicted class names."""
+    def predict(self, x: Any, *, which: Which = "result") -> npt.NDArray[Any]:
+        """Predicted classes: names, or whole numbers where the labels were such."""
         best = self.predict_proba(x, which=which).argmax(axis=1)
-        return np.array([self.classes[k] for k in best])
+        names = np.array(self.classes)
+        return np.asarray((names.astype(np.int64) if self.facts.get("labels") == "numbers" else names)[best])
 
     def probabilities(
         self, inputs: Inputs, *, which: Which = "result", batch_size: int = 512
@@ -134,6 +155,13 @@ class Run:
             return RuntimeConfig().resolved_device()
 
     def _unfinished(self) -> str:
+        try:
+            config = self.config
+            given = config.data.source.startswith(PYTHON) or config.model.name.startswith(CUSTOM)
+        except ValueError:
+            given = False
+        if given:
+            return f"{self.path} is not finished: go on with elr.fit(..., out={str(self.path)!r}, resume=True)"
         return f"{self.path} is not finished: go on with `elr train --out {shlex.quote(str(self.path))} --resume`"
 
     def as_trained(self, inputs: Inputs) -> Inputs:
@@ -148,9 +176,10 @@ class Run:
         """Which of the labels the run was given look wrong: a row for every example, training and validation.
 
         Args:
-            threshold: quality below which a label counts as found (default .5: more likely wrong than right).
+            threshold: quality below which a label counts as found, if another class is likelier (default .5: more
+                likely wrong than right); ``elr audit`` has lists by precision and length.
         """
-        return audit_run(self.path, threshold)
+        return audit_run(self.path, Cut(threshold))
 
     def input_config(self, source: str) -> DataConfig:
         """How to read new inputs like those the run was trained on."""

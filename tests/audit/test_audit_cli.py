@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -213,16 +214,111 @@ def test_drawn_rows_are_answered_and_give_an_interval(run, wrong, capsys, tmp_pa
 def test_decisions_of_the_review_page_are_matched_by_id(run, wrong, capsys, tmp_path):
     audit(run, "--review", 100, capsys=capsys)
     rows = table(run / "review.csv")
-    with open(tmp_path / "corrections.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "given_label", "decision", "label"])
-        for row in reversed(rows):
-            given, other = row["given_label"], row["suggested_label"]
-            writer.writerow([row["id"], given, *(("accept", other) if wrong[row["id"]] else ("keep", given))])
-    code, out, _ = audit(run, "--checked", tmp_path / "corrections.csv", "--json", capsys=capsys)
+    decided = []
+    for row in reversed(rows):
+        given, other = row["given_label"], str((int(row["given_label"]) + 1) % 10)
+        decided.append([row["id"], given, *(("accept", other) if wrong[row["id"]] else ("keep", given))])
+    write_decisions(tmp_path / "checked.csv", decided)
+    code, out, _ = audit(run, "--checked", tmp_path / "checked.csv", "--json", capsys=capsys)
     found = json.loads(out)["review"]
     assert code == 0
     assert (found["checked"], found["wrong"]) == (100, sum(wrong[row["id"]] for row in rows))
+    # The page tells it, before what rests on assumptions.
+    assert main(["report", str(run), "--quiet"]) == 0
+    words = (run / "report.html").read_text(encoding="utf-8")
+    told = words.index("Share of wrong labels, from 100 that were checked")
+    assert told < words.index("Estimated share of wrong labels")
+    assert f"<strong>{100 * found['estimate']:.1f}\u00a0%</strong>" in words[told : told + 200]
+
+
+def test_answers_that_the_audit_has_led_do_not_check_it(run, capsys, tmp_path):
+    """Decisions about suspects were made with its opinion in view."""
+    audit(run, "--review", 20, capsys=capsys)
+    drawn = {row["id"] for row in table(run / "review.csv")}
+    rows = [row for row in table(run / "label_issues.csv")[:100] if row["id"] not in drawn]
+    write_decisions(
+        tmp_path / "corrections.csv", [[rows[0]["id"], rows[0]["given_label"], "keep", rows[0]["given_label"]]]
+    )
+    code, _, err = audit(run, "--checked", tmp_path / "corrections.csv", capsys=capsys)
+    assert code == 2
+    assert "decides about rows that were not drawn" in err
+    assert "checked.csv" in err
+    assert not (run / "review.json").exists()
+
+
+def write_decisions(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "given_label", "decision", "label"], *rows])
+
+
+def test_a_damaged_side_file_costs_only_what_it_is_for(run, capsys):
+    changed_noise(run)
+    (run / "features.safetensors").write_bytes(b"cut")
+    code, out, _ = audit(run, capsys=capsys)
+    assert code == 0
+    assert f"how good this audit is cannot be told: {run}: noise.json and noise.npz do not match" in out
+    assert main(["report", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "Calibration is not shown: " in said
+    assert "Neighbours are not shown: " in said
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("summary.json", "[]", "What training led to is not told: "),
+        ("summary.json", "{}", None),
+        ("summary.json", '{"noise": {"changed": 3}}', None),
+        ("data.json", "{}", "Examples are not shown: "),
+        ("records.jsonl", '{"loss": 1.0}\n', "Curves are not shown: 1 of 1 records do not say"),
+        ("records.jsonl", '{"epoch": 1}\n{"epo\n', "Curves are not shown: line 2 of "),
+        ("config.toml", "new_thing = 3\n", "perhaps of another version of elr"),
+        ("config.toml", 'method = "elr_ultra"\n', "unknown method 'elr_ultra'"),
+        ("review.json", "7", None),
+    ],
+)
+def test_a_report_says_what_a_strange_file_keeps_from_it(run, capsys, file, content, said):
+    (run / file).write_text(content)
+    assert main(["report", str(run)]) == 0
+    out = capsys.readouterr().out
+    assert said is None or said in out
+    assert "labels look wrong" in out
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("labels.csv", "a page ends in .html"),
+        ("folder.html", "is a folder"),
+        ("mine.html", "exists already and is no page"),
+        ("summary.json", "a page ends in .html"),
+    ],
+)
+def test_a_report_replaces_pages_only(run, tmp_path, capsys, out, message):
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "mine.html").write_text("notes")
+    (tmp_path / "labels.csv").write_text("id,label")
+    before, of_run = state(tmp_path), state(run)
+    place = run if out == "summary.json" else tmp_path
+    assert main(["report", str(run), "--out", str(place / out)]) == 2
+    assert message in capsys.readouterr().err
+    assert (state(tmp_path), state(run)) == (before, of_run)
+
+
+def test_a_report_is_cut_like_the_audit(run, capsys):
+    audit(run, "--budget", 7, capsys=capsys)
+    assert main(["report", str(run), "--budget", "7"]) == 0
+    assert "7 of 1,437 labels look wrong" in capsys.readouterr().out
+
+
+def test_an_audit_is_not_written_into_another_run(run, trained, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(trained, other)
+    before = state(other)
+    code, _, err = audit(run, "--out", other, capsys=capsys)
+    assert code == 2
+    assert "is another run" in err
+    assert state(other) == before
 
 
 def test_the_seed_decides_the_draw(run, capsys):
@@ -378,7 +474,6 @@ def changed_noise(run):
         (strange_label, "rows.csv is damaged"),
         (other_classes, "is damaged: evidence of 10 classes, 11 names"),
         (broken_classes, "classes.json is not valid JSON"),
-        (changed_noise, "noise.json and noise.npz do not match their hash"),
     ],
 )
 def test_a_run_that_cannot_be_audited_is_one_clear_line_and_stays_as_it_is(run, spoil, message, capsys):

@@ -100,11 +100,11 @@ def tab_to(page, selector, limit=120):
     raise AssertionError(f"{selector} cannot be reached by keyboard")
 
 
-def exported(page, act):
+def exported(page, act, name="corrections.csv"):
     """Rows of the file that is downloaded, its name and bytes checked."""
     with page.expect_download() as download:
         act()
-    assert download.value.suggested_filename == "corrections.csv"
+    assert download.value.suggested_filename == name
     with open(download.value.path(), "rb") as file:
         content = file.read()
     assert not content.startswith(b"\xef\xbb\xbf")
@@ -299,9 +299,9 @@ def test_every_run_has_decisions_of_its_own(show):
     assert progress(page) == "0 of 12 judged"
     page.locator("#accept").click()
     page.reload()
-    assert progress(page).startswith("2 of 30 judged")
-    page.locator("#run").select_option("other")
     assert progress(page) == "1 of 12 judged (1 accept)"
+    page.locator("#run").select_option("digits")
+    assert progress(page).startswith("2 of 30 judged")
 
 
 def test_decisions_of_all_runs_last_as_long_as_the_page_where_a_browser_keeps_nothing(show):
@@ -392,17 +392,13 @@ def test_the_suggested_class_has_no_other_place_than_the_rest(show):
     )}) == 1  # fmt: skip
 
 
-def test_decisions_of_both_queues_are_in_one_file_each_row_once(show):
-    page = show("drawn", place="#drawn")
+def test_decisions_of_both_queues_are_in_one_file_each_row_once_and_those_of_the_draw_in_their_own(show):
+    page = show("drawn")  # with a draw on the page it comes first
+    page.locator("#review").focus()
     rows = drawn(6)
     press(page, ["k", "u", rows[2].suggested_label, "9", "k", "k"])
-    assert progress(page) == "6 of 6 judged (3 right, 2 wrong, 1 unsure). All judged: download corrections.csv"
-    page.locator("#to-suspects").click()
-    press(page, "a")
-    exports = {row[0]: row[1:] for row in exported(page, lambda: page.locator("#download").click())}
-    first = suspects(1)[0]
-    assert exports == {
-        "e0": [first.given_label, "accept", first.suggested_label],
+    assert progress(page) == "6 of 6 judged (3 right, 2 wrong, 1 unsure). All judged: download checked.csv"
+    checked = {
         "e5": [rows[0].given_label, "keep", rows[0].given_label],
         "d0": [rows[1].given_label, "unsure", rows[1].given_label],
         "e3": [rows[2].given_label, "accept", rows[2].suggested_label],
@@ -410,6 +406,72 @@ def test_decisions_of_both_queues_are_in_one_file_each_row_once(show):
         "e1": [rows[4].given_label, "keep", rows[4].given_label],
         "d2": [rows[5].given_label, "keep", rows[5].given_label],
     }
+    download = page.locator("#download").click
+    assert {row[0]: row[1:] for row in exported(page, download, "checked.csv")} == checked
+    page.locator("#to-suspects").click()
+    press(page, "a")
+    first = suspects(1)[0]
+    accepted = {"e0": [first.given_label, "accept", first.suggested_label]}
+    assert {row[0]: row[1:] for row in exported(page, download)} == {**checked, **accepted}
+    page.locator("#to-drawn").click()
+    assert {row[0]: row[1:] for row in exported(page, download, "checked.csv")} == checked
+
+
+def test_what_was_decided_with_the_suggestion_in_view_does_not_count_as_checked(show):
+    page = show("drawn", place="#review")
+    press(page, "a" * 6)  # e0 to e5, of which e1, e3 and e5 were drawn
+    assert progress(page).startswith("6 of 30 judged")
+    page.locator("#to-drawn").click()
+    assert progress(page) == "0 of 6 judged"
+    assert page.locator("#decided").inner_text() == "Not judged yet"
+    press(page, "k")
+    assert [row[:3:2] for row in exported(page, page.locator("#download").click, "checked.csv")] == [["e5", "keep"]]
+
+
+def test_what_was_decided_on_a_longer_page_is_not_lost_on_a_shorter_one(show, folder):
+    page = show(place="#review")
+    press(page, "a" * 10)
+    write_page(folder / "shorter.html", [view(4)])
+    page.goto((folder / "shorter.html").as_uri())
+    said = "4 of 4 judged (4 accept); 6 more on other pages of this run, which are downloaded too"
+    assert progress(page) == f"{said}. All judged, but 12,924 more look wrong: download corrections.csv"
+    assert [row[0] for row in exported(page, page.locator("#download").click)] == [f"e{k}" for k in range(10)]
+
+
+def test_keys_of_another_alphabet_are_known_by_their_place(show):
+    page = show(place="#review")
+    for key, code in (("л", "KeyK"), ("ф", "KeyA"), ("ѿ", "Digit7")):
+        page.locator("#card").dispatch_event("keydown", {"key": key, "code": code, "bubbles": True})
+    assert progress(page) == "2 of 30 judged (1 keep, 1 accept)"
+
+
+def test_a_menu_is_left_with_enter(show):
+    page = show(place="#review")
+    page.locator("#pair").focus()
+    press(page, ["ArrowDown", "Enter", "k"])
+    assert progress(page).startswith("1 of")
+    assert "(1 keep)" in progress(page)
+
+
+def test_the_picture_is_in_view_while_another_class_is_sought(show):
+    page = show("animals", place="#review")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    press(page, "c")
+    box = page.locator("#exhibit").bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] <= 720
+    assert page.locator("#matches li").first.is_visible()
+
+
+def test_a_reload_comes_back_to_the_run_and_the_queue(show):
+    page = show("few", place="#drawn")
+    press(page, "k")
+    page.reload()
+    assert page.locator("#place").inner_text().startswith("Row 2 of 4")
+    page.locator("#run").select_option("b")
+    page.reload()
+    assert page.locator("#run").locator("option:checked").inner_text() == "b"
+    assert page.locator("#place").inner_text().startswith("Suspect 1 of 3")
 
 
 def test_without_a_draw_there_is_nothing_to_switch_to(show):
@@ -563,13 +625,13 @@ def test_the_whole_loop_from_a_draw_to_an_interval(show, folder, run, tmp_path, 
         assert page.locator("#place").inner_text() == f"Row {k} of 40 drawn at random: example {id_}"
         assert page.locator("#exhibit img").count() == 1
         page.keyboard.press("u" if k == 7 else "k" if old[id_] == new[id_] else noise.classes[old[id_]])
-    assert progress(page).endswith("All judged: download corrections.csv")
+    assert progress(page).endswith("All judged: download checked.csv")
     tab_to(page, "#download")
-    rows = exported(page, lambda: page.keyboard.press("Enter"))
+    rows = exported(page, lambda: page.keyboard.press("Enter"), "checked.csv")
     assert len(rows) == 40
-    with open(tmp_path / "corrections.csv", "w", newline="", encoding="utf-8") as file:
+    with open(tmp_path / "checked.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows([["id", "given_label", "decision", "label"], *rows])
-    assert main(["audit", str(run), "--checked", str(tmp_path / "corrections.csv"), "--json"]) == 0
+    assert main(["audit", str(run), "--checked", str(tmp_path / "checked.csv"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["review"]
     wrong = sum(old[id_] != new[id_] for k, id_ in enumerate(ids, 1) if k != 7)
     assert (found["checked"], found["wrong"], found["unsure"], found["unchecked"]) == (39, wrong, 1, 0)

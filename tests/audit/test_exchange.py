@@ -30,7 +30,7 @@ def audit(made):
 
 @pytest.fixture
 def pictures(audit, tmp_path):
-    return Pictures(tmp_path / "photos", {id_: tmp_path / "photos" / f"{id_} 100%?.png" for id_ in audit["id"]})
+    return Pictures({id_: tmp_path / "photos" / f"{id_} 100%?.png" for id_ in audit["id"]})
 
 
 def annotated(task, *choices, cancelled=False):
@@ -87,6 +87,41 @@ def test_the_configuration_is_xml_with_every_class_and_fits_the_tasks(audit, pic
     assert (choices.get("name"), choices.get("toName")) == (result["from_name"], result["to_name"])
     shown = next(element for element in root if element.get("name") == result["to_name"])
     assert shown.get("value").removeprefix("$") in task["data"]
+
+
+def test_rows_drawn_to_check_the_audit_do_not_tell_what_it_thinks(audit, pictures, tmp_path):
+    tasks = to_label_studio(audit, np.arange(5), pictures, blind=True)
+    assert all(set(task) == {"data"} for task in tasks)
+    assert all(set(task["data"]) == {"example_id", "given_label", "image"} for task in tasks)
+    assert "suggested" not in labelling_configuration(NAMES, images=True, blind=True)
+    (sample, *_) = to_fiftyone(audit, np.arange(5), pictures, "drawn", blind=True)["samples"]
+    assert not {"prediction", "label_quality"} & set(sample)
+    # And the answers come back, as right or wrong.
+    given = audit["given_label"]
+    choice = {"type": "choices", "value": {"choices": [audit["suggested_label"][1]]}}
+    kept = {"type": "choices", "value": {"choices": [given[0]]}}
+    content = [{**task, "annotations": [{"result": [c]}]} for task, c in zip(tasks, (kept, choice), strict=False)]
+    assert [c.wrong for c in read_annotations(saved(tmp_path, content))] == [False, True]
+    for tags, wrong in ((["keep"], False), (["accept"], None)):  # there is nothing to accept
+        (found,) = read_annotations(saved(tmp_path, {"samples": [{**sample, "tags": tags}]}))
+        assert found.wrong is wrong
+
+
+def test_pictures_that_are_gone_are_left_out_and_the_root_is_above_them_all(audit, tmp_path):
+    places = [tmp_path / "a" / "x.png", tmp_path / "lists" / ".." / "b" / "y.png"]
+    for name in ("a", "b", "lists"):
+        (tmp_path / name).mkdir()
+    for place in places:
+        place.write_bytes(b"picture")
+    paths = dict(zip(audit["id"], [*places, tmp_path / "b" / "gone.png"], strict=False))
+    pictures = Pictures(paths)
+    rows = pictures.there(audit, np.array([2, 1, 4]))
+    assert rows.tolist() == [1]  # of the fifth nothing is known
+    assert pictures.root == tmp_path
+    (task,) = to_label_studio(audit, rows, pictures)
+    assert task["data"]["image"] == f"{LOCAL}{tmp_path.name}/b/y.png"
+    with pytest.raises(FileNotFoundError, match=r"gone\.png"):
+        pictures.there(audit, np.array([2]))
 
 
 def test_a_class_that_xml_cannot_hold_is_refused():
@@ -163,7 +198,7 @@ def test_nothing_to_see_nothing_to_export(audit, tmp_path):
     with pytest.raises(ValueError, match="these examples are not image files"):
         export("fiftyone", audit, np.arange(2), tmp_path / "f.json")
     with pytest.raises(ValueError, match="example 'x0' has no image file"):
-        export("fiftyone", audit, np.arange(2), tmp_path / "f.json", Pictures(tmp_path, {}))
+        export("fiftyone", audit, np.arange(2), tmp_path / "f.json", Pictures({}))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -217,7 +252,7 @@ SAMPLE = {
         ([{**TASK, "data": {**TASK["data"], "given_label": 3}}], "item 1 of .* has no given_label"),
         ([{**TASK, "annotations": [{"result": [{"type": "choices", "value": {}}]}]}], "item 1 of .* has no choices"),
         (["text"], "item 1 of .* has another form than expected"),
-        ({"samples": [{**SAMPLE, "prediction": None}]}, "item 1 of .* has another form"),
+        ({"samples": [{**SAMPLE, "prediction": {}}]}, "item 1 of .* has no label"),
         ({"samples": [SAMPLE, {"filepath": "x.png"}]}, "item 2 of .* has no example_id"),
         ({"samples": 3}, "neither a list of Label Studio tasks nor a FiftyOne dataset"),
         ({"version": 3}, "neither a list of Label Studio tasks nor a FiftyOne dataset"),

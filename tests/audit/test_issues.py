@@ -1,5 +1,7 @@
 """The table of an audit, from probabilities alone or with the evidence of a run."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,42 @@ def test_labels_come_back_as_the_numbers_they_were():
     flagged = issues["is_label_issue"]
     assert (issues["suggested_label"][flagged] == true[flagged]).mean() > 0.95
     assert [row["label"] for row in issues.class_health()] == [0, 1, 2, 3]
+
+
+def test_confusion_has_given_labels_down_and_true_classes_across():
+    """Of the first class every third example bears the label of the second; nothing else is confused."""
+    rng = np.random.default_rng(0)
+    true = np.arange(900) % 3
+    y = np.where((true == 0) & (rng.random(900) < 1 / 3), 1, true)
+    p = np.full((900, 3), 0.02)
+    p[np.arange(900), true] = 0.96
+    issues = elr.find_label_issues(y, p)
+    moved = int((y != true).sum())
+    (first, *_) = issues.confused_pairs(1)
+    assert (first["given_label"], first["true_label"]) == (1, 0)
+    assert first["examples"] == pytest.approx(moved, rel=0.15)
+    assert issues.confusion[1, 0] == pytest.approx(moved, rel=0.15)
+    assert issues.confusion[0, 1] < 0.1 * moved
+    missed = [row["missed"] for row in issues.class_health()]
+    assert missed[0] == pytest.approx(moved, rel=0.15)
+    assert max(missed[1:]) < 0.1 * moved
+    wrong = np.flatnonzero(y != true)
+    assert issues["target_suggested"][wrong] == pytest.approx(0.96)
+
+
+def test_damaged_evidence_is_refused():
+    _, y, p = world(0.3)
+    evidence = watched(y, p, held=0.2, epochs=30)
+    elr.find_label_issues(y, p, evidence=evidence)
+    evidence.margin[7] = np.nan
+    with pytest.raises(ValueError, match="not all numbers"):
+        elr.find_label_issues(y, p, evidence=evidence)
+
+
+def test_where_nothing_was_held_out_the_number_of_wrong_labels_is_called_doubtful():
+    _, y, p = world(0.3)
+    evidence = watched(y, p, held=0.0, epochs=30)
+    assert any("no label was held out" in line for line in elr.find_label_issues(y, p, evidence=evidence).warnings)
 
 
 def test_the_health_of_classes_adds_up():
@@ -81,3 +119,13 @@ def test_validation_labels_of_the_same_kind_are_relied_on():
     true, y, p = world(0.4)
     found = judge(p, y, watched(y, p, held=0.2))
     assert found.rate == pytest.approx((y != true).mean(), abs=0.03)
+
+
+def test_every_setting_of_the_comparisons_can_be_run():
+    """Hours of training come after them, and nobody looks at these lists before."""
+    audit, ranking = (importlib.import_module(f"benchmarks.{name}") for name in ("audit", "ranking"))
+    told = [(setting, audit.WHOLE) for setting in audit.settings("DIR", "FILE")]
+    for setting, methods in [*told, *ranking.settings("DIR")]:
+        for method in methods:
+            assert setting.config(method).method.name == method
+    assert len(told) == 21

@@ -91,7 +91,7 @@ def test_a_draw_is_on_the_page_in_its_own_order_with_pictures(run, tmp_path, cap
     assert main(["audit", str(place), "--review", "20"]) == 0
     said = capsys.readouterr().out
     assert f"next: elr report {place} " in said
-    assert f"elr audit {place} --checked corrections.csv" in said
+    assert f"elr audit {place} --checked checked.csv" in said
     with open(place / "review.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     with open(place / "review.csv", "w", newline="", encoding="utf-8") as file:
@@ -150,7 +150,7 @@ def test_arrays_are_shown_as_nothing_rather_than_as_something_else(tmp_path):
     y[:6] = 1 - y[:6]
     run = elr.fit("mlp", (x, y), epochs=12, out=tmp_path / "run", optim=QUICK)
     view = view_of(run)
-    assert view.lacks == ("Examples are not shown: the run was given arrays, which it does not keep.",)
+    assert view.lacks == ("Examples are not shown: the run was given its data from Python, and does not keep them.",)
 
 
 def test_rows_of_features_are_shown_as_text(tmp_path):

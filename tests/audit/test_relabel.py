@@ -1,11 +1,13 @@
 """Decisions about labels become a label file that training reads; what does not fit changes nothing."""
 
 import csv
+import shlex
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+import elr
 from elr.audit.corrections import Correction, read_corrections, write_corrections
 from elr.audit.relabel import Labels, relabel, run_labels, write_labels
 from elr.cli import main
@@ -156,7 +158,13 @@ def test_labels_of_a_run_become_a_file_that_training_reads(run, tmp_path, capsys
     assert "52 decisions: 1 kept, 50 accepted, 0 changed, 1 unsure" in out
     assert "50 of 1,437 labels are different" in out
     assert "train without --noise" in out
-    assert f"next: elr train digits --data.labels {tmp_path / 'labels-v2.csv'}" in out
+    clean = "--noise=none --noise.rate=0"
+    again = f"elr train --config {run / 'config.toml'} {clean} --data.labels {tmp_path / 'labels-v2.csv'}"
+    assert f"next: {again} --out runs/second" in out
+    assert main([*shlex.split(again)[1:], "--epochs", "1", "--quiet", "--out", str(tmp_path / "second")]) == 0
+    first, second = elr.Run(run).config, elr.Run(tmp_path / "second").config
+    assert (second.model, second.method, second.optim) == (first.model, first.method, first.optim)
+    assert second.noise.kind == "none"
     data = load(DataConfig("digits", labels=str(tmp_path / "labels-v2.csv"), val_fraction=0.0))
     wanted = dict(zip(now.ids, now.labels, strict=True)) | {id_: label for id_, _, decision, label in rows if label}
     found = dict(zip(map(str, data.train.ids.tolist()), (data.classes[k] for k in data.train.y), strict=True))

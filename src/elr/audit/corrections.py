@@ -25,7 +25,7 @@ class Correction(NamedTuple):
         return None if self.decision == "unsure" else self.decision != "keep"
 
 
-def decided(id_: str, given: str, suggested: str, label: str) -> Correction:
+def decided(id_: str, given: str, suggested: str | None, label: str) -> Correction:
     """The decision that a label chosen by a person amounts to."""
     decision = "keep" if label == given else "accept" if label == suggested else "change"
     return Correction(id_, given, decision, label)
@@ -40,10 +40,15 @@ def read_corrections(path: Path) -> list[Correction]:
     return unique((_checked(Correction(*row), number, path) for number, row in enumerate(rows, 1)), path)
 
 
-def write_corrections(path: Path, corrections: Sequence[Correction]) -> None:
-    """Write a new corrections.csv; an existing file is not replaced."""
+def check_new(path: Path) -> None:
+    """Refuse to write over decisions."""
     if path.exists():
         raise FileExistsError(f"{path} exists already; choose another file")
+
+
+def write_corrections(path: Path, corrections: Sequence[Correction]) -> None:
+    """Write a new corrections.csv; an existing file is not replaced."""
+    check_new(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_csv(path, [dict(zip(COLUMNS, correction, strict=True)) for correction in corrections], COLUMNS)
 

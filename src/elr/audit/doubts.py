@@ -61,10 +61,15 @@ def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None, *, rate: fl
         if agreement - beyond > max(GAP, 3.0 * error):
             found.append(
                 f"{agreement:.1%} of the training labels are believed in, {beyond:.1%} of those held out: "
-                "they have been memorised; train with elr, or for fewer epochs"
+                "they have been memorised; train for fewer epochs, or with elr, or if this was elr with a larger lambda"
             )
     elif agreement > MEMORIZED:
         found.append(f"{agreement:.1%} of the labels are believed in, and none was held out: clean, or memorised")
+    elif inside.any():
+        found.append(
+            f"no label was held out: that {rate:.1%} are wrong was told from labels that the model has learnt, and it "
+            "may be many more; hold out a tenth for validation"
+        )
     if peak is not None and peak == 1 and epochs != 1:
         found.append("validation was best in the first epoch: there is no early-learning peak to look at")
     return found

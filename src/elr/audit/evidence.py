@@ -73,10 +73,18 @@ def write_evidence(folder: Path, rows: Rows, evidence: Evidence) -> None:
     arrays = {f.name: getattr(evidence, f.name) for f in fields(evidence) if f.name != "facts"}
     own = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
     header = {**evidence.facts, "version": VERSION, "rows": len(evidence)}
-    with replacing(folder / FILE) as temporary:
-        # One entry: safetensors writes several in a random order, and equal runs are to give equal bytes.
-        save_file(own, temporary, metadata={"evidence": json.dumps(header, sort_keys=True)})
-        temporary.chmod(folder.stat().st_mode & 0o666)
+    write_arrays(folder / FILE, own, header)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    """Write a safetensors file with a header atomically; a full disk is the same one line as for every other file."""
+    with replacing(path) as temporary:
+        try:
+            # One entry: safetensors writes several in a random order, and equal runs are to give equal bytes.
+            save_file(dict(arrays), temporary, metadata={"evidence": json.dumps(dict(header), sort_keys=True)})
+        except SafetensorError as error:
+            raise OSError(f"{path} cannot be written: {error}") from error
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
 
 
 def read_evidence(folder: Path, classes: tuple[str, ...]) -> tuple[Rows, Evidence]:
@@ -84,7 +92,10 @@ def read_evidence(folder: Path, classes: tuple[str, ...]) -> tuple[Rows, Evidenc
     if not (folder / FILE).is_file() or not (folder / ROWS).is_file():
         if not (folder / "summary.json").is_file():
             resume = f"elr train --out {shlex.quote(str(folder))} --resume"
-            raise FileNotFoundError(f"{folder} has no evidence to audit: it is not finished; go on with `{resume}`")
+            raise FileNotFoundError(
+                f"{folder} has no evidence to audit: it is not finished; go on with `{resume}`, or if it was begun "
+                "in Python, there"
+            )
         raise FileNotFoundError(
             f"{folder} has no evidence to audit: it was trained without; train with evaluate.evidence on"
         )

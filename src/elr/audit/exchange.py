@@ -33,16 +33,39 @@ Ints = npt.NDArray[np.int64]
 class Pictures(NamedTuple):
     """The image file of every example."""
 
-    root: Path  # the folder they are in
     paths: Mapping[str, Path]  # by id
+
+    @property
+    def root(self) -> Path:
+        """The folder that all of them are below, wherever a manifest found them."""
+        return Path(os.path.commonpath([os.path.abspath(path.parent) for path in self.paths.values()]))
 
     @property
     def served(self) -> Path:
         """What Label Studio is to call its document root: of that it serves folders below, but not itself."""
-        return self.root.absolute().parent
+        return self.root.parent
+
+    def there(self, issues: LabelIssues, rows: Ints) -> Ints:
+        """Those of the rows whose files still are where they were; one at least."""
+        ids = issues["id"][rows].tolist()
+        left = [
+            row for row, id_ in zip(rows.tolist(), ids, strict=True) if id_ in self.paths and self.paths[id_].is_file()
+        ]
+        if len(rows) and not left:
+            place = self.paths.get(ids[0], Path(ids[0]))
+            raise FileNotFoundError(f"none of the pictures is there any more, first {place}, seen from {Path.cwd()}")
+        return np.array(left, dtype=np.int64)
 
 
-def export(kind: str, issues: LabelIssues, rows: Ints, path: Path, pictures: Pictures | None = None) -> list[Path]:
+def export(
+    kind: str,
+    issues: LabelIssues,
+    rows: Ints,
+    path: Path,
+    pictures: Pictures | None = None,
+    *,
+    blind: bool = False,
+) -> list[Path]:
     """Write these rows for a tool; an existing file is not replaced.
 
     Args:
@@ -51,6 +74,7 @@ def export(kind: str, issues: LabelIssues, rows: Ints, path: Path, pictures: Pic
         rows: places in its table, in the order to be shown.
         path: the .json file to write.
         pictures: where the images are; without them Label Studio shows ids, and FiftyOne has nothing to show.
+        blind: without what the audit thinks, for rows that are drawn to check it.
     """
     if kind not in KINDS:
         raise ValueError(f"cannot export to {kind!r}; choose {' or '.join(KINDS)}")
@@ -63,11 +87,11 @@ def export(kind: str, issues: LabelIssues, rows: Ints, path: Path, pictures: Pic
     if kind == "fiftyone":
         if pictures is None:
             raise ValueError("FiftyOne shows files, and these examples are not image files")
-        content: Any = to_fiftyone(issues, rows, pictures, path.stem)
+        content: Any = to_fiftyone(issues, rows, pictures, path.stem, blind=blind)
         configuration = None
     else:
-        configuration = labelling_configuration(issues.classes, images=pictures is not None)
-        content = to_label_studio(issues, rows, pictures)
+        configuration = labelling_configuration(issues.classes, images=pictures is not None, blind=blind)
+        content = to_label_studio(issues, rows, pictures, blind=blind)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, content)
     if configuration is not None:
@@ -75,21 +99,23 @@ def export(kind: str, issues: LabelIssues, rows: Ints, path: Path, pictures: Pic
     return files
 
 
-def to_label_studio(issues: LabelIssues, rows: Ints, pictures: Pictures | None = None) -> list[dict[str, Any]]:
+def to_label_studio(
+    issues: LabelIssues, rows: Ints, pictures: Pictures | None = None, *, blind: bool = False
+) -> list[dict[str, Any]]:
     """Tasks with the suggested label as a prediction, and all that is needed to read the answer back."""
     shown = "example" if pictures is None else "image"
-    tasks = []
+    served = None if pictures is None else pictures.served
+    tasks: list[dict[str, Any]] = []
     for number, row in enumerate(rows.tolist()):
         id_, suggested = issues["id"][row], issues["suggested_label"][row]
-        data = {
-            "example_id": id_,  # not id: Label Studio has its own
-            "given_label": issues["given_label"][row],
-            "suggested_label": suggested,
-            "label_quality": float(issues["label_quality"][row]),
-        }
-        if pictures is not None:
-            place = Path(os.path.relpath(_picture(pictures, id_).absolute(), pictures.served)).as_posix()
+        data = {"example_id": id_, "given_label": issues["given_label"][row]}  # not id: Label Studio has its own
+        if pictures is not None and served is not None:
+            place = Path(os.path.relpath(os.path.abspath(_picture(pictures, id_)), served)).as_posix()
             data["image"] = LOCAL + urllib.parse.quote(place)
+        if blind:
+            tasks.append({"data": data})
+            continue
+        data |= {"suggested_label": suggested, "label_quality": float(issues["label_quality"][row])}
         choice = {
             "id": f"elr{number}",
             "from_name": "label",
@@ -102,7 +128,7 @@ def to_label_studio(issues: LabelIssues, rows: Ints, pictures: Pictures | None =
     return tasks
 
 
-def labelling_configuration(classes: Sequence[str], *, images: bool) -> str:
+def labelling_configuration(classes: Sequence[str], *, images: bool, blind: bool = False) -> str:
     """What a Label Studio project asks: one choice among the classes."""
     bad = [name for name in classes if any(ord(c) < 32 and c not in "\t\n\r" for c in name)]
     if bad:
@@ -110,35 +136,33 @@ def labelling_configuration(classes: Sequence[str], *, images: bool) -> str:
     tag, name = ("Image", "image") if images else ("Text", "example")
     value = "$image" if images else "$example_id"
     choices = "\n".join(f"    <Choice value={quoteattr(label)}/>" for label in classes)
+    told = "given: $given_label" if blind else "given: $given_label; suggested: $suggested_label"
     return (
         f'<View>\n  <{tag} name="{name}" value="{value}"/>\n'
-        '  <Header value="given: $given_label; suggested: $suggested_label"/>\n'
+        f'  <Header value="{told}"/>\n'
         f'  <Choices name="label" toName="{name}" choice="single">\n{choices}\n  </Choices>\n</View>\n'
     )
 
 
-def to_fiftyone(issues: LabelIssues, rows: Ints, pictures: Pictures, name: str) -> dict[str, Any]:
+def to_fiftyone(
+    issues: LabelIssues, rows: Ints, pictures: Pictures, name: str, *, blind: bool = False
+) -> dict[str, Any]:
     """A dataset that ``fiftyone.Dataset.from_json`` reads; ``ground_truth`` is there to be changed."""
     samples = [
         {
-            "filepath": str(_picture(pictures, issues["id"][row]).absolute()),
+            "filepath": os.path.abspath(_picture(pictures, issues["id"][row])),
             "tags": [],
             "_media_type": "image",
             "example_id": issues["id"][row],
             "given_label": issues["given_label"][row],
             "ground_truth": _classification(issues["given_label"][row]),
-            "prediction": _classification(
-                issues["suggested_label"][row], confidence=float(issues["suggested_probability"][row])
-            ),
-            "label_quality": float(issues["label_quality"][row]),
+            **({} if blind else _opinion(issues, row)),
         }
         for row in rows.tolist()
     ]
-    fields = {
-        **dict.fromkeys(("example_id", "given_label"), f"{FIELDS}.StringField"),
-        **dict.fromkeys(("ground_truth", "prediction"), CLASSIFICATION),
-        "label_quality": f"{FIELDS}.FloatField",
-    }
+    fields = dict.fromkeys(("example_id", "given_label"), f"{FIELDS}.StringField") | {"ground_truth": CLASSIFICATION}
+    if not blind:
+        fields |= {"prediction": CLASSIFICATION, "label_quality": f"{FIELDS}.FloatField"}
     return {
         "name": name,
         "media_type": "image",
@@ -146,6 +170,15 @@ def to_fiftyone(issues: LabelIssues, rows: Ints, pictures: Pictures, name: str) 
         "default_classes": list(issues.classes),
         "info": {"made_by": "elr audit", "tags_to_give": list(TAGS)},
         "samples": samples,
+    }
+
+
+def _opinion(issues: LabelIssues, row: int) -> dict[str, Any]:
+    """What the audit thinks of a label, for a FiftyOne sample."""
+    sure = float(issues["suggested_probability"][row])
+    return {
+        "prediction": _classification(issues["suggested_label"][row], confidence=sure),
+        "label_quality": float(issues["label_quality"][row]),
     }
 
 
@@ -184,7 +217,8 @@ def read_annotations(path: Path) -> list[Correction]:
 
 def _from_task(task: Mapping[str, Any]) -> Correction | None:
     data = task["data"]
-    id_, given, suggested = (_text(data[key], key) for key in ("example_id", "given_label", "suggested_label"))
+    id_, given = (_text(data[key], key) for key in ("example_id", "given_label"))
+    suggested = data.get("suggested_label")  # rows drawn to check the audit have none
     if not task["annotations"]:
         return None
     valid = [annotation for annotation in task["annotations"] if not annotation.get("was_cancelled")]
@@ -202,13 +236,15 @@ def _from_task(task: Mapping[str, Any]) -> Correction | None:
 
 def _from_sample(sample: Mapping[str, Any]) -> Correction | None:
     id_, given = (_text(sample[key], key) for key in ("example_id", "given_label"))
-    suggested = _text(sample["prediction"]["label"], "prediction")
+    said_by_audit = sample.get("prediction")
+    suggested = None if said_by_audit is None else _text(said_by_audit["label"], "prediction")
     truth = sample["ground_truth"]
     label = given if truth is None else _text(truth["label"], "ground_truth")
     tags = sample["tags"] or ()
-    said = {chosen for tag, chosen in (("keep", given), ("accept", suggested)) if tag in tags}
+    said = {chosen for tag, chosen in (("keep", given), ("accept", suggested)) if tag in tags and chosen is not None}
     said |= {label} - {given}
-    if "unsure" in tags or len(said) > 1:
+    nothing_to_accept = "accept" in tags and suggested is None
+    if "unsure" in tags or nothing_to_accept or len(said) > 1:
         return Correction(id_, given, "unsure", given)
     return decided(id_, given, suggested, said.pop()) if said else None
 

@@ -17,7 +17,7 @@ THRESHOLD = 0.5  # of label quality: below it the label is more likely wrong tha
 
 @dataclass(frozen=True, eq=False)
 class LabelIssues:
-    """A row for every example of the input, in its order, and what follows for all of them.
+    """A row for every example, in the order of their ids, and what follows for all of them.
 
     ``columns`` are arrays of equal length, by name; ``issues["label_quality"]`` is one of them. Names that cleanlab
     uses too mean the same here: given_label, predicted_label (by the model alone), label_quality (low is bad),
@@ -125,6 +125,8 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
         threshold = THRESHOLD
     if not 0.0 < threshold < 1.0:
         raise ValueError(f"threshold must lie between 0 and 1, got {threshold}")
+    if evidence is not None and not (np.isfinite(evidence.margin).all() and np.isfinite(p).all()):
+        raise ValueError("the evidence is damaged: margins or beliefs are not all numbers")
     y = rows.given
     found = judge(p, y, evidence)
     n = np.arange(len(y))
@@ -154,7 +156,9 @@ def label_issues(rows: Rows, p: Array, evidence: Evidence | None, threshold: flo
             "peak_loss": evidence.peak_loss.astype(np.float32),
         }
         if evidence.agree is not None:
-            columns["networks_agree"] = evidence.agree
+            # Of rows held out only the mean of the networks was seen.
+            columns["networks_agree"] = evidence.agree.astype(object)
+            columns["networks_agree"][evidence.held] = None
     return LabelIssues(
         columns,
         rows.classes,
@@ -184,7 +188,8 @@ def find_label_issues(
         pred_probs: (n, C) probabilities. Without evidence they should be of a model that was not trained on the example
             (cross-validation); with evidence they are its ``belief``.
         evidence: of the same rows, as ``elr.audit.evidence.read_evidence`` gives it.
-        threshold: quality below which a label counts as found (default .5: more likely wrong than right).
+        threshold: quality below which a label counts as found, if another class is likelier (default .5: more likely
+            wrong than right).
     """
     p = np.asarray(pred_probs, dtype=np.float64)
     y = np.asarray(labels)

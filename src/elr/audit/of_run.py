@@ -4,12 +4,15 @@ from pathlib import Path
 
 from elr.audit.evidence import read_evidence
 from elr.audit.issues import LabelIssues, label_issues
+from elr.audit.threshold import Cut
 from elr.audit.truth import Found, found_of
 from elr.noise import NoiseManifest
 from elr.report.records import read_json
 
+WHERE_DATA_SAY = Cut()
 
-def audit_run(path: Path, threshold: float | None = None) -> LabelIssues:
+
+def audit_run(path: Path, cut: Cut = WHERE_DATA_SAY) -> LabelIssues:
     """Judge every label a run was given, from the files it left. Nothing is written."""
     if not (path / "config.toml").is_file():
         raise FileNotFoundError(f"{path} is not a run: it has no config.toml")
@@ -21,7 +24,7 @@ def audit_run(path: Path, threshold: float | None = None) -> LabelIssues:
         raise ValueError(f"{path} is damaged: evidence of {evidence.belief.shape[1]} classes, {len(classes)} names")
     if len(classes) < 2:
         raise ValueError(f"{path} has one class only: there is no other label to suggest")
-    return label_issues(rows, evidence.belief, evidence, threshold)
+    return cut.of(label_issues(rows, evidence.belief, evidence, cut.threshold))
 
 
 def found_in_run(issues: LabelIssues, path: Path) -> Found | None:

@@ -53,11 +53,12 @@ def posterior(p: Floats, y: Ints, gamma: float, T: Floats | None = None) -> Post
 
 def _fitted(a: Floats, y: Ints) -> Floats:
     """T by EM, from the counts of prediction and label on."""
-    given = np.zeros_like(a)
-    given[np.arange(len(y)), y] = 1.0
-    T = transition(a.T @ given)
+    # All rows with one label meet the same column of T, so that a round is two products of a with vectors.
+    groups = np.split(a[np.argsort(y, kind="stable")], np.cumsum(np.bincount(y, minlength=a.shape[1]))[:-1])
+    T = transition(np.stack([own.sum(axis=0) for own in groups], axis=1))
     for _ in range(ROUNDS):
-        new = transition(_weights(a, T, y)[0].T @ given)
+        shares = [(1.0 / np.maximum(own @ column, LEAST)) @ own for own, column in zip(groups, T.T, strict=True)]
+        new = transition(T * np.stack(shares, axis=1))
         moved, T = float(np.abs(new - T).max()), new
         if moved < STILL:
             break

@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.floating]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-COLUMNS = ("place", "id", "given_label", "suggested_label", "label_quality", "chance", "is_wrong")
+COLUMNS = ("place", "id", "given_label", "chance", "is_wrong")  # not what the audit thinks: it would lead the answer
 ANSWERS: dict[str, bool | None] = {
     **dict.fromkeys(("yes", "y", "true", "1"), True),
     **dict.fromkeys(("no", "n", "false", "0"), False),
@@ -116,9 +116,13 @@ def write_review(issues: LabelIssues, rows: Ints, path: Path) -> None:
     check_new(path)
     chance = chances(issues["label_quality"], len(rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = COLUMNS[1:5]
     table = [
-        {"place": place, **{name: issues[name][row] for name in names}, "chance": float(chance[row])}
+        {
+            "place": place,
+            "id": issues["id"][row],
+            "given_label": issues["given_label"][row],
+            "chance": float(chance[row]),
+        }
         for place, row in enumerate(rows, start=1)
     ]
     write_csv(path, table, COLUMNS)
@@ -139,14 +143,12 @@ def read_review(issues: LabelIssues, path: Path) -> tuple[Ints, dict[str, str]]:
         raise ValueError(f"id {strangers[0]!r} of {path} is not in this audit")
     rows = np.array([place[id_] for id_ in ids], dtype=np.int64)
     try:
-        written = np.array([columns["label_quality"], columns["chance"]], dtype=np.float64)  # (2, n)
+        written = np.array(columns["chance"], dtype=np.float64)
         # A spreadsheet may have sorted it since: then the rows answered first are no random ones.
         order = np.argsort(np.array(columns["place"], dtype=np.int64), kind="stable")
     except ValueError:
-        raise ValueError(f"{path} has a place, label_quality or chance that is not a number") from None
-    chance = chances(issues["label_quality"], len(rows))
-    ours = np.stack([issues["label_quality"][rows], chance[rows]])
-    if not np.allclose(written, ours, rtol=1e-3, atol=1e-5):
+        raise ValueError(f"{path} has a place or chance that is not a number") from None
+    if not np.allclose(written, chances(issues["label_quality"], len(rows))[rows], rtol=1e-3, atol=1e-5):
         raise ValueError(f"{path} was drawn from another audit, or rows are missing; leave is_wrong empty instead")
     return rows[order], dict(zip(ids, columns["is_wrong"], strict=True))
 
@@ -269,6 +271,8 @@ def _betting(doubt: Floats, chance: Floats, rows: Ints, wrong: Bools) -> tuple[f
     shares = np.linspace(0.0, 1.0, STEPS + 1)
     m = (shares - known - least) / span  # the mean of x that each share implies
     possible = (m > 0.0) & (m < 1.0)
+    if not possible.any():  # what is left open is less than a step
+        return _share(known + least), _share(known + most)
     m = m[possible]
     gain = x[:, None] - m  # (k, candidates)
     up = np.log1p(np.minimum(stake, STAKE / m) * gain).cumsum(axis=0).max(axis=0)

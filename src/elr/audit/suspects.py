@@ -1,16 +1,13 @@
 """Which examples a page shows beside a suspect: the nearest that can be trusted, with its label and with the other."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 
-from elr.audit.evidence import VERSION, read_arrays
+from elr.audit.evidence import VERSION, read_arrays, write_arrays
 from elr.audit.issues import LabelIssues
-from elr.report.records import replacing
 
 FILE = "features.safetensors"
 SUSPECTS = 2000  # whose features are kept
@@ -38,9 +35,7 @@ def kept_rows(quality: npt.NDArray[Any], issue: npt.NDArray[np.bool_], seed: int
 def write_features(folder: Path, features: Features) -> None:
     """Write them atomically."""
     arrays: dict[str, npt.NDArray[Any]] = {"rows": features.rows, "values": np.ascontiguousarray(features.values)}
-    with replacing(folder / FILE) as temporary:
-        save_file(arrays, temporary, metadata={"evidence": json.dumps({"version": VERSION})})
-        temporary.chmod(folder.stat().st_mode & 0o666)
+    write_arrays(folder / FILE, arrays, {"version": VERSION})
 
 
 def read_features(folder: Path) -> Features | None:

@@ -7,6 +7,7 @@ the most likely class, and no list could grow beyond that.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,29 @@ from elr.audit.issues import LabelIssues
 
 Floats = npt.NDArray[np.floating]
 LOW, HIGH = float(np.nextafter(0.0, 1.0)), float(np.nextafter(1.0, 0.0))  # thresholds that flag none, and all
+
+
+class Cut(NamedTuple):
+    """How a list is to be cut; one of these at most, or where the data say."""
+
+    threshold: float | None = None
+    precision: float | None = None
+    budget: int | None = None
+
+    def of(self, issues: LabelIssues) -> LabelIssues:
+        """The audit with the list that precision or budget ask for; a threshold was asked for while judging."""
+        quality = issues["label_quality"]
+        if self.precision is not None:
+            return below(issues, for_precision(quality, self.precision))
+        if self.budget is not None:
+            return below(issues, for_budget(quality, self.budget))
+        return issues
+
+    def words(self) -> list[str]:
+        """As the options of a command."""
+        return [
+            word for name, value in self._asdict().items() if value is not None for word in (f"--{name}", str(value))
+        ]
 
 
 def for_precision(quality: Floats, precision: float) -> float:

@@ -53,6 +53,8 @@ def _plain(values: Any) -> list[Any]:
     """Values as CSV has them: true and false, nothing for what is not known."""
     if values.dtype == bool:
         return ["true" if value else "false" for value in values.tolist()]
+    if values.dtype == object:
+        return [str(value).lower() if isinstance(value, bool) else value for value in values.tolist()]
     if values.dtype.kind == "f":
         return [None if value != value else value for value in values.tolist()]
     return list(values.tolist())

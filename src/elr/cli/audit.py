@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from elr.audit import relabel as labelling
+from elr.audit.corrections import check_new as check_new_corrections
 from elr.audit.corrections import write_corrections
 from elr.audit.exchange import KINDS, Pictures, export, read_decisions
 from elr.audit.issues import LabelIssues
 from elr.audit.of_run import audit_run, found_in_run
 from elr.audit.review import Review, check_new, drawn, read_review, review, typed_answers, write_review
-from elr.audit.threshold import below, for_budget, for_precision
+from elr.audit.threshold import Cut
 from elr.audit.truth import Found
 from elr.audit.write import CHECKED, DRAWN, check_folder, write_issues
 from elr.cli.commands import train
 from elr.cli.findings import NOTE, changes, findings, headline
 from elr.cli.flags import (
     Parser,
+    add_cut,
     add_data_options,
     add_options,
     config_settings,
@@ -31,17 +33,18 @@ from elr.cli.flags import (
     known_options,
     parse,
 )
-from elr.config import resolve
+from elr.config import CUSTOM, resolve
 from elr.convert import convert
 from elr.data import load
 from elr.data.labels import class_names, read_labels
-from elr.data.load import SOURCES
+from elr.data.load import PYTHON, SOURCES
 from elr.data.manifest import column, optional_column
 from elr.data.table import read_npz, read_table
 from elr.report.records import write_json
 from elr.run import Run
 
 TABLES = (".csv", ".tsv", ".parquet")
+ENOUGH = 200  # rows to check
 AUDIT_EXAMPLES = """a finished run:          elr audit runs/first
 train first, then audit: elr audit photos/ --out runs/photos --model resnet18
                          (the same command again audits the finished run; other flags are those of elr train)
@@ -49,7 +52,7 @@ a shorter, surer list:   elr audit runs/first --precision 0.95
 what you have time for:  elr audit runs/first --budget 100
 how many are wrong:      elr audit runs/first --review 200     draws rows into runs/first/review.csv
                          elr report runs/first                 has them as a second queue: judge all, and download
-                         elr audit runs/first --checked corrections.csv
+                         elr audit runs/first --checked checked.csv
                          (an interval that needs no assumption about the noise; without the page, answer is_wrong in
                          review.csv and give that; what Label Studio exported will do, too)
 judge them elsewhere:    elr audit runs/first --export label-studio --to tasks.json
@@ -80,15 +83,22 @@ def audit(argv: Sequence[str]) -> int:
         run = Path(args.out)
     folder = Path(args.out or run)
     check_folder(folder)
-    issues, by = _cut(run, args)
-    found = found_in_run(issues, run)
+    if _is_run(str(folder)) and not folder.samefile(run):
+        raise FileExistsError(f"{folder} is another run, and has an audit of its own; choose another --out")
+    cut = Cut(args.threshold, args.precision, args.budget)
+    issues = audit_run(run, cut)
+    found, unknown = _known(issues, run)
     answers = None if args.checked is None else _answers(issues, Path(args.checked), folder / DRAWN)
-    rows, files = issues.worst(), []
+    rows, files, notes = issues.worst(), [], [*unknown, *_withheld(issues, args)]
     if args.review is not None:
         check_new(folder / DRAWN)
         rows = drawn(issues, args.review, convert(settings.get("seed", 0), int, "seed"))
     if args.export is not None:
-        files += export(args.export, issues, rows, Path(args.to), _pictures(run))
+        pictures = _pictures(run)
+        shown = rows if pictures is None else pictures.there(issues, rows)
+        if len(shown) < len(rows):
+            notes.append(f"{NOTE}{len(rows) - len(shown):,} of {len(rows):,} pictures are gone, and not exported")
+        files += export(args.export, issues, shown, Path(args.to), pictures, blind=args.review is not None)
     if args.review is not None:
         write_review(issues, rows, folder / DRAWN)
         files.append(folder / DRAWN)
@@ -99,11 +109,11 @@ def audit(argv: Sequence[str]) -> int:
     if args.json:
         print(json.dumps(_as_json(issues, found, answers, files), indent=2))
         return 0
-    shown = (issues, str(run), by, answers)
-    for line in (*(headline(*shown) if args.quiet else findings(*shown, found)), *_withheld(issues, args)):
+    told = (issues, str(run), _how_cut(cut), answers)
+    for line in (*(headline(*told) if args.quiet else findings(*told, found)), *notes):
         print(line)
     print(f"\nwritten: {', '.join(map(str, files))}")
-    for line in () if args.quiet else _next(args, run, folder):
+    for line in () if args.quiet else _next(args, run, folder, len(issues)):
         print(line)
     return 0
 
@@ -125,15 +135,7 @@ def _audit_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str,
     )
     parser.add_argument("DATA", metavar="RUN", nargs="?", help="run directory, or data to train on first")
     parser.add_argument("--out", metavar="DIR", help="where to write [the run directory]; with DATA: the run directory")
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--threshold", metavar="Q", type=float, help="quality below which a label looks wrong, if another is likelier"
-        " [0.5: more likely wrong than right, by the noise that the data show]"
-    )  # fmt: skip
-    group.add_argument(
-        "--precision", metavar="P", type=float, help="the longest list of which this part is expected to be wrong"
-    )
-    group.add_argument("--budget", metavar="K", type=int, help="the K labels of lowest quality")
+    add_cut(parser)
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--review", metavar="N", type=int, help=f"draw N rows to check by hand, into {DRAWN}; 200 or more give an "
@@ -141,7 +143,7 @@ def _audit_arguments(argv: Sequence[str]) -> tuple[argparse.Namespace, dict[str,
     )  # fmt: skip
     group.add_argument(
         "--checked", metavar="FILE", help=f"noise rate with its interval, from a {DRAWN} with answers, or from what "
-        "was decided about the rows drawn: the corrections.csv of the page, or an export of Label Studio"
+        "was decided about the rows drawn: the checked.csv of the page, or an export of Label Studio"
     )  # fmt: skip
     parser.add_argument(
         "--export", choices=KINDS, help="write what looks wrong, or with --review what was drawn, for another tool"
@@ -192,20 +194,24 @@ def _train_first(args: argparse.Namespace, settings: dict[str, Any]) -> int:
     return code
 
 
-def _cut(run: Path, args: argparse.Namespace) -> tuple[LabelIssues, str]:
-    """The audit, and how its list was cut."""
-    issues = audit_run(run, args.threshold)
-    quality = issues["label_quality"]
-    if args.precision is not None:
-        return below(issues, for_precision(quality, args.precision)), f", for a precision of {args.precision:g}"
-    if args.budget is not None:
-        return below(issues, for_budget(quality, args.budget)), f", the {args.budget:,} lowest"
-    return issues, ""
+def _how_cut(cut: Cut) -> str:
+    """What precision or budget asked for, said after the threshold it led to."""
+    if cut.precision is not None:
+        return f", for a precision of {cut.precision:g}"
+    return "" if cut.budget is None else f", the {cut.budget:,} lowest"
+
+
+def _known(issues: LabelIssues, run: Path) -> tuple[Found | None, list[str]]:
+    """How good the audit was, where the truth is known; and a note if the file that knows it cannot be read."""
+    try:
+        return found_in_run(issues, run), []
+    except (OSError, ValueError) as error:
+        return None, [f"{NOTE}how good this audit is cannot be told: {error}"]
 
 
 def _answers(issues: LabelIssues, path: Path, draw: Path) -> Review:
     """What the answers in a file say: a review.csv that was filled in, or decisions about the rows of a ``draw``."""
-    if path.suffix in TABLES and "is_wrong" in read_table(path):
+    if path.suffix.lower() in TABLES and "is_wrong" in read_table(path):
         rows, typed = read_review(issues, path)
         return review(issues, rows, typed_answers(typed, path))
     decisions = read_decisions(path)
@@ -215,25 +221,31 @@ def _answers(issues: LabelIssues, path: Path, draw: Path) -> Review:
     given = dict(zip(issues["id"], issues["given_label"], strict=True))
     if stale := [c for c in decisions if c.id in given and given[c.id] != c.given]:
         raise ValueError(f"{path} is about other labels: id {stale[0].id!r} is {given[stale[0].id]!r} in this run")
+    asked = set(issues["id"][rows])
+    if strange := [c for c in decisions if c.id not in asked]:
+        # Suspects are judged with the audit's opinion in view. Answers that it has led say nothing about it.
+        raise ValueError(
+            f"{path} decides about rows that were not drawn, first {strange[0].id!r}: the page has the rows drawn as a "
+            "queue of their own, and downloads what is decided there as checked.csv"
+        )
     return review(issues, rows, {c.id: c.wrong for c in decisions})
 
 
 def _pictures(run: Path) -> Pictures | None:
-    """The image files of a run's examples; None if they are not files, or not there any more."""
+    """The image files of a run's examples; None if they are not files."""
     config = Run(run).config.data
     source = Path(config.source)
-    if source.is_dir():
-        root = source
-        paths = {id_: source / id_ for id_ in labelling.run_labels(run).ids}
-    elif source.suffix in TABLES and source.is_file():
-        columns = read_table(source)
-        names = column(columns, config, "path_column", source)
-        root = Path(config.root) if config.root else source.parent
-        ids = optional_column(columns, config, "id_column", source) or names
-        paths = {id_: root / name for id_, name in zip(ids, names, strict=True)}
-    else:
+    if config.source in SOURCES or config.source.startswith(PYTHON) or source.suffix.lower() == ".npz":
         return None
-    return Pictures(root, paths) if paths and next(iter(paths.values())).is_file() else None
+    if not source.exists():
+        raise FileNotFoundError(f"the pictures of {run} are not at {source}, seen from {Path.cwd()}")
+    if source.is_dir():
+        return Pictures({id_: source / id_ for id_ in labelling.run_labels(run).ids})
+    columns = read_table(source)
+    names = column(columns, config, "path_column", source)
+    root = Path(config.root) if config.root else source.parent
+    ids = optional_column(columns, config, "id_column", source) or names
+    return Pictures({id_: root / name for id_, name in zip(ids, names, strict=True)})
 
 
 def _as_json(issues: LabelIssues, found: Found | None, answers: Review | None, files: Sequence[Path]) -> dict[str, Any]:
@@ -252,7 +264,7 @@ def _withheld(issues: LabelIssues, args: argparse.Namespace) -> Iterator[str]:
         yield f"{NOTE}{more:,} more are below it, but no other label is likelier; --budget and --precision list them"
 
 
-def _next(args: argparse.Namespace, run: Path, folder: Path) -> Iterator[str]:
+def _next(args: argparse.Namespace, run: Path, folder: Path, rows: int) -> Iterator[str]:
     """What to do now."""
     name = shlex.quote(str(run))
     out = "" if folder == run else f" --out {shlex.quote(str(folder))}"
@@ -260,7 +272,7 @@ def _next(args: argparse.Namespace, run: Path, folder: Path) -> Iterator[str]:
         lead = "next: "
         if folder == run:  # the page looks for the draw there
             yield f"next: elr report {name}              a page to check these rows on, all of them, and then"
-            yield f"      elr audit {name} --checked corrections.csv"
+            yield f"      elr audit {name} --checked checked.csv"
             lead = "  or: "
         yield f"{lead}answer is_wrong in {folder / DRAWN} with yes, no or unsure, from the top, and then"
         yield f"      elr audit {name}{out} --checked {shlex.quote(str(folder / DRAWN))}"
@@ -269,16 +281,18 @@ def _next(args: argparse.Namespace, run: Path, folder: Path) -> Iterator[str]:
         if (pictures := _pictures(run)) is not None:
             yield "      pictures are served to it if it was started with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true"
             yield f"      and LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={shlex.quote(str(pictures.served))}, and if the"
-            yield f"      project has a source storage of type local files with the path {pictures.root.absolute()}"
+            yield f"      project has a source storage of type local files with the path {pictures.root}"
     if args.export == "fiftyone":
         yield f"next: fiftyone.Dataset.from_json({args.to!r}); tag samples keep, accept or unsure, or change their"
         yield "      ground_truth; and write_json() what you have checked"
     if args.export is not None:
         yield f"      elr relabel {name} EXPORTED.json --out labels-v2.csv"
     if args.review is None and args.export is None:
-        yield f"next: elr report {name}              the suspects as pictures, to keep or correct"
+        same = "".join(f" {word}" for word in Cut(args.threshold, args.precision, args.budget).words())
+        yield f"next: elr report {name}{same}              the suspects as pictures, to keep or correct"
         if args.checked is None:
-            yield f"      elr audit {name}{out} --review 200  rows to check for a noise rate without assumptions"
+            some = min(ENOUGH, rows)
+            yield f"      elr audit {name}{out} --review {some}  rows to check for a noise rate without assumptions"
 
 
 def relabel(argv: Sequence[str]) -> int:
@@ -302,6 +316,11 @@ def relabel(argv: Sequence[str]) -> int:
     settings = given_settings(args, own)
     out = Path(args.out)
     labelling.check_new(out)
+    check_folder(out.parent)
+    if args.corrections is not None:
+        check_new_corrections(Path(args.corrections))
+        if Path(args.corrections).absolute() == out.absolute():
+            raise ValueError(f"--out and --corrections are the same file, {out}")
     decisions = read_decisions(Path(args.CORRECTIONS))
     now = _labels(args.DATA, settings)
     done = labelling.relabel(now, decisions, new_classes=args.new_classes)
@@ -342,9 +361,9 @@ def _is_label_file(path: Path, settings: dict[str, Any]) -> bool:
     """Labels by id, without anything to learn from."""
     if not path.is_file():
         return False
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return "x" not in read_npz(path)
-    return path.suffix in TABLES and settings.get("data.path_column", "path") not in read_table(path)
+    return path.suffix.lower() in TABLES and settings.get("data.path_column", "path") not in read_table(path)
 
 
 def _after_relabel(args: argparse.Namespace, settings: dict[str, Any], done: labelling.Relabelled) -> Iterator[str]:
@@ -352,18 +371,19 @@ def _after_relabel(args: argparse.Namespace, settings: dict[str, Any], done: lab
     if done.new:
         names = ", ".join(map(repr, done.new[:5]))
         yield f"{NOTE}{names} is new: elr train takes its classes from DATA, so one example there must have it"
-    source, more = args.DATA, [f"--{key}={value}" for key, value in settings.items() if key == "data.root"]
+    source, more = args.DATA, [f"--{key}={value}" for key, value in settings.items() if key != "data.source"]
     if _is_run(source):
         run = Run(source)
         if run.config.noise.kind != "none":
             yield f"{NOTE}these labels hold what is left of the noise that was injected: train without --noise"
         if run.config.data.subset is not None:
             yield f"{NOTE}the run had {len(done.labels):,} of the examples, and so has the file; train needs all"
-        known = run.config.data
-        # A run on arrays does not know where they came from.
-        source = known.source if known.source not in SOURCES or run.facts["name"] == known.source else "DATA"
-        more = [f"--data.root={known.root}"] if known.root else []
+        given = run.config.data.source.startswith(PYTHON) or run.config.model.name.startswith(CUSTOM)
+        source = "DATA" if given else ""
+        if not given:  # all as before, but for the labels
+            clean = ["--noise=none", "--noise.rate=0"] if run.config.noise.kind != "none" else []
+            more = ["--config", str(run.path / "config.toml"), *clean]
     elif _is_label_file(Path(source), settings):
         source = "DATA"
-    command = shlex.join(["elr", "train", source, *more, "--data.labels", args.out])
+    command = shlex.join(["elr", "train", *([source] if source else []), *more, "--data.labels", args.out])
     yield f"next: {command} --out runs/second"

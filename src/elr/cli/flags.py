@@ -86,6 +86,19 @@ def add_data_options(parser: argparse.ArgumentParser, explained: Collection[str]
     return known
 
 
+def add_cut(parser: argparse.ArgumentParser) -> None:
+    """Where a list of labels that look wrong is to end."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--threshold", metavar="Q", type=float, help="quality below which a label looks wrong, if another is likelier"
+        " [0.5: more likely wrong than right, by the noise that the data show]"
+    )  # fmt: skip
+    group.add_argument(
+        "--precision", metavar="P", type=float, help="the longest list of which this part is expected to be wrong"
+    )
+    group.add_argument("--budget", metavar="K", type=int, help="the K labels of lowest quality")
+
+
 def shown(default: Any) -> str:
     """A default as a user would write it."""
     if isinstance(default, tuple):

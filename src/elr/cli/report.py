@@ -5,14 +5,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from elr.audit.threshold import Cut
 from elr.audit.write import check_folder
-from elr.cli.flags import Parser, parse
+from elr.cli.flags import Parser, add_cut, parse
 from elr.cli.progress import loading
 from elr.pages import SUSPECTS, write_report
 from elr.report.view import RunView
 from elr.run import Run
 
 PAGE = "report.html"
+DOCTYPE = b"<!doctype html>"
 EXAMPLES = """one run:          elr report runs/first              writes runs/first/report.html
 several runs:     elr report runs/ce runs/elr --out compare.html
 more suspects:    elr report runs/first --suspects 2000
@@ -23,7 +25,8 @@ The page is one file. It needs no server and no network, and can be mailed. Keys
 u unsure, z undo, a digit or c for another class.
 
 Rows that `elr audit RUN --review 200` drew are a second queue on the page, judged without seeing what the audit thinks
-of them; `elr audit RUN --checked corrections.csv` then says how many labels are wrong, with an interval.
+of them, and downloaded by themselves; `elr audit RUN --checked checked.csv` then says how many labels are wrong, with
+an interval.
 """
 
 
@@ -37,6 +40,7 @@ def report(argv: Sequence[str]) -> int:
     )
     parser.add_argument("RUN", nargs="+", help="run directory; several are shown side by side")
     parser.add_argument("--out", metavar="FILE", help="the page [RUN/report.html; needed for several runs]")
+    add_cut(parser)
     parser.add_argument("--suspects", type=int, default=SUSPECTS, help=f"labels to review, surest first [{SUSPECTS}]")
     parser.add_argument("--quiet", action="store_true", help="only errors")
     args = parse(parser, argv)
@@ -46,9 +50,10 @@ def report(argv: Sequence[str]) -> int:
         raise ValueError("several runs need --out FILE for their page")
     runs = [Run(path) for path in args.RUN]
     out = runs[0].path / PAGE if args.out is None else Path(args.out)
-    check_folder(out.parent)
+    _check_page(out)
+    cut = Cut(args.threshold, args.precision, args.budget)
     with loading(quiet=args.quiet):
-        views = write_report(runs, out, suspects=args.suspects)
+        views = write_report(runs, out, suspects=args.suspects, cut=cut)
     if not args.quiet:
         for view in views:
             if view.audit is not None:
@@ -64,10 +69,24 @@ def report(argv: Sequence[str]) -> int:
     return 0
 
 
+def _check_page(out: Path) -> None:
+    """Refuse a place where a page cannot be, or where it would take that of something else, before any work."""
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"cannot write {out}: a page ends in .html")
+    if out.is_dir():
+        raise IsADirectoryError(f"{out} is a folder; choose another --out")
+    check_folder(out.parent)
+    if out.exists():
+        with open(out, "rb") as file:
+            if file.read(len(DOCTYPE)).lower() != DOCTYPE:
+                raise FileExistsError(f"{out} exists already and is no page; choose another --out")
+
+
 def _cut(view: RunView, args: argparse.Namespace) -> str:
     """That the page has only the surest, and the command for all."""
     shown, found = len(view.suspects), len(view.suspects) + view.more
     out = [] if args.out is None else ["--out", args.out]
+    out += Cut(args.threshold, args.precision, args.budget).words()
     command = shlex.join(["elr", "report", *args.RUN, *out, "--suspects", str(found)])
     return f"the page has the {shown:,} surest of {found:,}; `{command}` shows all"
 

@@ -68,6 +68,7 @@ class Data:
     clean_val: bool = False  # labels of the validation part were checked by people, not drawn with the training labels
     balanced_batches: int | None = None  # an epoch is so many class-balanced batches; None: every example once
     alternate: bool = False  # mirror every training image in every other epoch
+    numbered: bool = False  # labels came as whole numbers, and classes have no other names
     sizes: tuple[int, ...] = ()  # sides of training images, in equal parts of a stage; empty: as they are
 
     @property

@@ -45,6 +45,11 @@ def images_below(folder: Path) -> list[Path]:
     for place, folders, names in os.walk(folder):
         folders.sort()
         found += [Path(place) / name for name in sorted(names) if _is_image(name)]
+    for path in found:
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:  # ids are written as UTF-8
+            raise ValueError(f"the name of file {str(path)!r} is not UTF-8; rename it") from None
     return found
 
 

@@ -79,7 +79,7 @@ def match(ids: NDArray[Any], known: NDArray[Any]) -> NDArray[np.int64]:
 def read_labels(path: str | Path, column: str | None) -> tuple[NDArray[Any] | None, NDArray[np.str_]]:
     """Ids and labels of a label file. Ids may be missing from an .npz: its rows are then in the order of the data."""
     path = Path(path)
-    columns: dict[str, Any] = dict(read_npz(path) if path.suffix == ".npz" else read_table(path))
+    columns: dict[str, Any] = dict(read_npz(path) if path.suffix.lower() == ".npz" else read_table(path))
     ids = columns.pop("id", None)
     if ids is None and path.suffix != ".npz":
         raise ValueError(f"label file {path} has no column 'id', only {', '.join(columns) or 'nothing'}")

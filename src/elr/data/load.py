@@ -35,6 +35,7 @@ from elr.noise import NoiseConfig
 from elr.parts.draw import fold, generator
 
 SOURCES = ("digits", *KINDS, *NAMES)
+PYTHON = "python:"  # data that were given as objects: python:arrays, python:dataset
 _NO_NOISE = NoiseConfig()
 _DEFAULTS = DataConfig()
 
@@ -96,6 +97,11 @@ def read_source(config: DataConfig, classes: tuple[str, ...] | None = None) -> S
         return read_webvision(config)
     if config.source == "ilsvrc12":
         return read_ilsvrc(config, classes)
+    if config.source.startswith(PYTHON):
+        what = config.source.removeprefix(PYTHON)
+        raise FileNotFoundError(
+            f"the run was given its {what} from Python and does not keep them: go on there, or name data"
+        )
     path = Path(config.source)
     if path.is_dir():
         return _read_directory(path, config, classes)
@@ -103,9 +109,10 @@ def read_source(config: DataConfig, classes: tuple[str, ...] | None = None) -> S
         near = difflib.get_close_matches(config.source.lower(), SOURCES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"give {', '.join(SOURCES)} or a path"
         raise FileNotFoundError(f"no data source and no path {config.source!r}; {hint}")
-    if path.suffix == ".npz":
+    kind = path.suffix.lower()
+    if kind == ".npz":
         return read_npz_source(path, config)
-    if path.suffix in (".csv", ".tsv", ".parquet"):
+    if kind in (".csv", ".tsv", ".parquet"):
         return read_manifest(path, config)
     raise ValueError(f"cannot tell what {path} is; expected a folder, .npz, .csv, .tsv or .parquet")
 
@@ -160,6 +167,7 @@ def prepare(
         source.skipped,
         clean_val=source.clean_val and manifest is None and config.labels is None,
         balanced_batches=config.balanced_batches,
+        numbered=source.classes is None and source.train.labels.dtype.kind in "iu",
         **_by_epoch(config, transform),
     )
 

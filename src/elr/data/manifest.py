@@ -19,7 +19,7 @@ def read_manifest(path: Path, config: DataConfig) -> Source:
     for row, (name, label, split) in enumerate(zip(names, labels, splits, strict=True)):
         if not name or not label:
             raise ValueError(f"row {row + 1} of {path} has no {'label' if name else 'path'}")
-        if split and split not in SPLITS:
+        if split and split.lower() not in SPLITS:
             raise ValueError(f"split {split!r} in row {row + 1} of {path} is none of {', '.join(SPLITS)}")
     if repeated := [name for name, count in Counter(ids).items() if count > 1]:
         raise ValueError(
@@ -28,7 +28,7 @@ def read_manifest(path: Path, config: DataConfig) -> Source:
         )
     root = Path(config.root) if config.root else path.parent
     files = [
-        File(root / name, label, SPLITS[split or "train"], id_)
+        File(root / name, label, SPLITS[split.lower() or "train"], id_)
         for name, label, split, id_ in zip(names, labels, splits, ids, strict=True)
     ]
     if not files:

@@ -14,13 +14,13 @@ def read_table(path: Path) -> dict[str, list[str]]:
     """Columns of a .csv, .tsv or .parquet file as text; an absent value is empty text."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist")
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return _read_parquet(path)
     if path.suffix not in (".csv", ".tsv"):
         raise ValueError(f"cannot read {path}: expected .csv, .tsv or .parquet")
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+            rows = csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
             return _columns(next(rows, []), rows, path)
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read {path}: {error}") from None

@@ -34,7 +34,7 @@ def load_unlabelled(config: DataConfig) -> Unlabelled:
         part = source.test
         assert part is not None
         return Unlabelled(part.inputs, part.ids, source.skipped)
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         arrays = read_npz(path)
         if "x" not in arrays:
             raise ValueError(f"{path} has no array 'x', only {', '.join(arrays) or 'nothing'}")

@@ -85,7 +85,14 @@ def seed_torch(key: int, device: torch.device) -> None:
 def private_randomness(device: torch.device) -> Iterator[None]:
     """Whatever is drawn inside, the caller's generators are as they were."""
     with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
-        yield
+        if device.type != "mps":
+            yield
+            return
+        before = torch.mps.get_rng_state()
+        try:
+            yield
+        finally:
+            torch.mps.set_rng_state(before)
 
 
 @contextmanager

@@ -22,10 +22,10 @@ def penultimate(net: nn.Module) -> Iterator[list[Tensor]]:
     """
     seen: list[Tensor] = []
 
-    def keep(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        seen.append(inputs[0])
+    def keep(layer: nn.Module, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+        seen.append(inputs[0] if inputs else named["input"])
 
-    hook = head(net).register_forward_pre_hook(keep)
+    hook = head(net).register_forward_pre_hook(keep, with_kwargs=True)
     try:
         yield seen
     finally:

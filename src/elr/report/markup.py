@@ -31,6 +31,11 @@ def name(value: object) -> str:
     return f"<bdi>{text(value)}</bdi>"
 
 
+def path(value: object) -> str:
+    """An id among our words: often a path, whose parts stand in order whatever script they are written in."""
+    return f'<bdi dir="ltr">{text(value)}</bdi>'
+
+
 def clipped(value: str, length: int) -> str:
     """At most so many characters, with an ellipsis where something is cut."""
     return value if len(value) <= length else value[: length - 1].rstrip() + "\u2026"

@@ -145,9 +145,10 @@ def _about_suspects(run: RunView) -> list[str]:
 def _about_drawn(run: RunView) -> list[str]:
     """Words and commands by turns: what is asked, and what for."""
     return [
-        "Is the given label right? What the audit thinks is not shown here, so as not to lead you. Judge all rows and "
+        "Is the given label right? What the audit thinks is not shown here, so as not to lead you; for the same reason "
+        "only what is decided here counts, and rows that are suspects too are better judged here first. Judge all and "
         "download; ",
-        f"elr audit {shlex.quote(run.path)} --checked corrections.csv",
+        f"elr audit {shlex.quote(run.path)} --checked checked.csv",
         " then says how many labels are wrong, with an interval.",
     ]
 

@@ -80,7 +80,11 @@ def read_lines(path: Path) -> list[Record]:
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1] if line]
+    try:
+        return [json.loads(line) for line in lines[:-1] if line]
+    except json.JSONDecodeError as error:
+        number = next(k for k, line in enumerate(lines, 1) if line == error.doc)
+        raise ValueError(f"line {number} of {path} is not valid JSON: {error}") from error
 
 
 def keep_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:

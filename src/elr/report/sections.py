@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elr.report.markup import UNKNOWN, Cell, clipped, items, name, number, percent, table, text
+from elr.report.markup import UNKNOWN, Cell, clipped, items, name, number, path, percent, table, text
 from elr.report.svg import Line, bar, heat_map, line_chart, patch, reliability_chart, swatch
 from elr.report.view import RunView, Suspect
 
@@ -63,6 +63,13 @@ def _found(run: RunView) -> list[str]:
 
 def _noise(run: RunView) -> list[str]:
     lines = []
+    if run.checked is not None:
+        told = run.checked
+        lines.append(
+            f"<p>Share of wrong labels, from {told['checked']:,} that were checked: "
+            f"<strong>{percent(told['estimate'])}</strong>, 95\u00a0% interval {percent(told['low'])} to "
+            f"{percent(told['high'])}, whatever the noise.</p>"
+        )
     if run.audit is not None:
         low, high = run.audit["noise_range"]
         lines.append(
@@ -72,9 +79,10 @@ def _noise(run: RunView) -> list[str]:
         )
     noise = run.summary.get("noise") or {}
     if noise.get("changed"):
+        share, kind = percent(noise.get("flip_rate")), text(noise.get("kind", UNKNOWN))
         lines.append(
-            f"<p>In truth {noise['changed']:,} of {noise['examples']:,} labels ({percent(noise['flip_rate'])}) were "
-            f"replaced on purpose ({text(noise['kind'])} noise).</p>"
+            f"<p>In truth {number(noise['changed'])} of {number(noise.get('examples'))} labels ({share}) were replaced "
+            f"on purpose ({kind} noise).</p>"
         )
     return lines
 
@@ -147,10 +155,9 @@ def _card(suspect: Suspect, pictures: Pictures) -> str:
         ("given", "given", suspect.given_label),
         ("suggested", "suggested", suspect.suggested_label),
         ("probability", "", percent(suspect.suggested_probability)),
-        ("example", "", suspect.id),
     ]
     told = "".join(f'<dt>{word}</dt><dd class="{look}">{name(value)}</dd>' for word, look, value in rows)
-    return f"<li>{shown}<dl>{told}</dl>{unsure}</li>"
+    return f"<li>{shown}<dl>{told}<dt>example</dt><dd>{path(suspect.id)}</dd></dl>{unsure}</li>"
 
 
 def curves(run: RunView) -> str:

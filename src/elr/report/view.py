@@ -104,6 +104,7 @@ class RunView:
     config: Mapping[str, str] = field(default_factory=dict)  # "optim.lr" -> "0.05"
     lacks: tuple[str, ...] = ()  # sentences: what the page does not show, and why
     drawn: tuple[Drawn, ...] = ()  # review.csv, in its order
+    checked: Mapping[str, Any] | None = None  # review.json: what the answers to these say
 
     @property
     def more(self) -> int:

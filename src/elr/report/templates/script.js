@@ -65,6 +65,11 @@ function element(kind, words = "", attributes = {}) {
   return made;
 }
 
+// An id is often a path, whose parts stand in order whatever script they are written in.
+function path(id) {
+  return element("bdi", id, { dir: "ltr" });
+}
+
 function pictures() {
   const all = new Map(Object.entries(data.pictures));
   // Those of the cards are in the page already.
@@ -76,7 +81,9 @@ function store(run) {
   const place = `elr review ${run.key}`;
   const labels = new Set(run.classes);
   const decisions = new Set(["keep", "accept", "change", "unsure"]);
-  const sound = (entry) => Array.isArray(entry) && entry.length === 3 && decisions.has(entry[1]) && labels.has(entry[2]);
+  // [id, decision, label, queue it was decided in, label given then]
+  const sound = (entry) =>
+    Array.isArray(entry) && entry.length === 5 && decisions.has(entry[1]) && labels.has(entry[2]) && labels.has(entry[4]);
   let log = [];
 
   const read = () => {
@@ -98,19 +105,22 @@ function store(run) {
   return {
     place,
     read,
-    add(id, decision, label) {
-      log.push([id, decision, label]);
+    add(id, decision, label, queue, given) {
+      log.push([id, decision, label, queue, given]);
       write();
     },
     undo(known) {
       const last = log.findLastIndex(([id]) => known.has(id));
       if (last < 0) return null;
-      const [[id]] = log.splice(last, 1);
+      const [[id, , , queue]] = log.splice(last, 1);
       write();
-      return id;
+      return { id, queue };
     },
-    judged(known) {
-      return new Map(log.filter(([id]) => known.has(id)).map(([id, decision, label]) => [id, { decision, label }]));
+    // The last word on every row. Whoever has seen the audit's opinion of a row cannot check it any more, so that for
+    // rows drawn at random only what was decided in their queue counts; for suspects, whatever was decided anywhere.
+    judged(queue) {
+      const counted = log.filter((entry) => queue !== "drawn" || entry[3] === "drawn");
+      return new Map(counted.map(([id, decision, label, , given]) => [id, { decision, label, given }]));
     },
   };
 }
@@ -119,18 +129,14 @@ function cell(value) {
   return /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
 
-// The rows of both queues; one that is in both is there once.
-function rows_of(run) {
-  return [...new Map([...run.suspects, ...run.drawn].map((row) => [row.id, row])).values()];
-}
-
+// Rows in the order of the page, then those that another page of the same run had.
 function corrections(run, judged) {
-  const rows = rows_of(run)
-    .filter((row) => judged.has(row.id))
-    .map((row) => {
-      const { decision, label } = judged.get(row.id);
-      return [row.id, row.given, decision, label];
-    });
+  const ids = new Set([...run.suspects, ...run.drawn].map((row) => row.id));
+  const place = new Map([...ids].map((id, k) => [id, k]));
+  const order = ([id]) => place.get(id) ?? place.size;
+  const rows = [...judged]
+    .sort((a, b) => order(a) - order(b))
+    .map(([id, { decision, label, given }]) => [id, given, decision, label]);
   return [["id", "given_label", "decision", "label"], ...rows].map((row) => row.map(cell).join(",") + "\n").join("");
 }
 
@@ -142,14 +148,15 @@ function review(runs) {
   // What the other queue says of a row would lead whoever checks the audit, so of rows drawn at random nothing is told
   // but the label they have: no suggestion, no evidence, and not how an answer compares with either.
   const blind = () => kind === "drawn";
-  const judged_here = () => kept.judged(known);
+  const judged_here = () => kept.judged(kind);
+  const file = () => (blind() ? "checked.csv" : "corrections.csv");
   let run, kept, known, kind, queue, at;
 
   function open(number) {
     run = runs[number];
     if (!stores.has(run.key)) stores.set(run.key, store(run));
     kept = stores.get(run.key);
-    known = new Set(rows_of(run).map((row) => row.id));
+    known = new Set([...run.suspects, ...run.drawn].map((row) => row.id));
     const counts = new Map();
     for (const suspect of run.suspects) counts.set(pairOf(suspect), (counts.get(pairOf(suspect)) ?? 0) + 1);
     const pairs = [...counts].sort((a, b) => b[1] - a[1]);
@@ -164,7 +171,9 @@ function review(runs) {
     find("to-suspects").textContent = `Judge ${counted(run.suspects, "suspect")}`;
     find("to-drawn").textContent = `Check ${counted(run.drawn, "row")} drawn at random`;
     find("queues").hidden = run.suspects.length === 0 || run.drawn.length === 0;
-    turn_to(kind, null);
+    // Rows drawn at random come first: once they have been seen as suspects, it is too late to ask.
+    const asked = kept.judged("drawn");
+    turn_to(kind ?? (run.drawn.some((row) => !asked.has(row.id)) ? "drawn" : "suspects"), null);
   }
 
   function turn_to(wanted, id) {
@@ -172,13 +181,19 @@ function review(runs) {
     for (const each of ["suspects", "drawn"]) find(`to-${each}`).setAttribute("aria-pressed", String(each === kind));
     find("about").replaceChildren(...run.about[kind].map((words, k) => (k % 2 ? element("code", words) : words)));
     for (const part of ["of-pair", "near", "evidence", "accept"]) find(part).hidden = blind();
+    find("download").textContent = `Download ${file()}`;
     filter("", id);
   }
 
   function switch_to(wanted, id = null) {
     turn_to(wanted, id);
-    history.replaceState(null, "", blind() ? "#drawn" : "#review"); // a reload comes back to it
+    remember();
     find("card").focus(); // its name says where one is now, and the keys work
+  }
+
+  // A reload comes back to this queue, of this run.
+  function remember() {
+    history.replaceState(null, "", `#${blind() ? "drawn" : "review"}` + (runs.length > 1 ? `=${run.key}` : ""));
   }
 
   function filter(pair, id = null) {
@@ -200,7 +215,7 @@ function review(runs) {
   }
 
   function judge(decision, label) {
-    kept.add(queue[at].id, decision, label);
+    kept.add(queue[at].id, decision, label, kind, queue[at].given);
     at = open_after(at);
     show();
   }
@@ -213,12 +228,11 @@ function review(runs) {
   }
 
   function undo() {
-    const id = kept.undo(known);
-    if (id === null) return;
-    const inside = (rows) => rows.some((row) => row.id === id);
-    if (inside(queue)) filter(find("pair").value, id);
-    else if (inside(run[kind])) filter("", id);
-    else switch_to(blind() ? "suspects" : "drawn", id);
+    const undone = kept.undo(known);
+    if (undone === null) return;
+    const { id, queue: from } = undone;
+    if (from !== kind) switch_to(from, id);
+    else filter(queue.some((row) => row.id === id) ? find("pair").value : "", id);
   }
 
   function move(step) {
@@ -254,7 +268,7 @@ function review(runs) {
     find(list).replaceChildren(
       ...neighbours.map((neighbour) => {
         const item = element("li");
-        item.append(exhibit(neighbour, `example ${neighbour.id}, labelled ${neighbour.label}`), element("bdi", neighbour.id));
+        item.append(exhibit(neighbour, `example ${neighbour.id}, labelled ${neighbour.label}`), path(neighbour.id));
         return item;
       }),
       ...(neighbours.length === 0 ? [element("li", "none known")] : []),
@@ -278,7 +292,7 @@ function review(runs) {
     const judged = judged_here();
     const own = judged.get(suspect.id);
     const place = blind() ? `Row ${at + 1} of ${queue.length} drawn at random` : `Suspect ${at + 1} of ${queue.length}`;
-    find("place").replaceChildren(`${place}: example `, element("bdi", suspect.id));
+    find("place").replaceChildren(`${place}: example `, path(suspect.id));
     find("decided").replaceChildren(
       ...(own ? [`Judged: ${word(own.decision)}, label `, element("bdi", own.label)] : ["Not judged yet"]),
     );
@@ -323,10 +337,13 @@ function review(runs) {
       .map(([own, count]) => `${count} ${own}`);
     const all = run[kind];
     const whole = queue.length < all.length ? `; of all ${all.length}, ${done(all).length}` : "";
-    const more = !blind() && whole === "" && run.more > 0 ? `, but ${run.more.toLocaleString("en")} more look wrong` : "";
-    const end = here.length === queue.length ? `. All judged${more}: download corrections.csv` : "";
+    const elsewhere = blind() ? 0 : [...judged.keys()].filter((id) => !known.has(id)).length;
+    const others = elsewhere > 0 ? `; ${elsewhere} more on other pages of this run, which are downloaded too` : "";
+    const left = Math.max(run.more - elsewhere, 0);
+    const more = !blind() && whole === "" && left > 0 ? `, but ${left.toLocaleString("en")} more look wrong` : "";
+    const end = here.length === queue.length ? `. All judged${more}: download ${file()}` : "";
     find("progress").textContent =
-      `${here.length} of ${queue.length} judged` + (parts.length ? ` (${parts.join(", ")})` : "") + whole + end;
+      `${here.length} of ${queue.length} judged` + (parts.length ? ` (${parts.join(", ")})` : "") + whole + others + end;
     find("done").max = queue.length;
     find("done").value = here.length;
     for (const button of [find("undo"), find("download")]) {
@@ -337,7 +354,7 @@ function review(runs) {
   }
 
   function download() {
-    const link = element("a", "", { download: "corrections.csv" });
+    const link = element("a", "", { download: file() });
     link.href = URL.createObjectURL(new Blob([corrections(run, judged_here())], { type: "text/csv" }));
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
@@ -426,10 +443,19 @@ function review(runs) {
     ArrowLeft: actions.previous,
     ArrowRight: actions.next,
   };
+  // A keyboard with other letters has ours in the same places.
+  function named(event) {
+    if (event.key.length > 1) return event.key;
+    const foreign = event.key > "~" && /^Key[A-Z]$/.test(event.code);
+    return (foreign ? event.code.slice(3) : event.key).toLowerCase();
+  }
+
   // Only while the focus is in this section: a letter typed while reading above must not judge what is not seen.
   find("review").addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey || event.target.closest("input, select, textarea")) return;
-    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.target.closest("select") && ["Enter", "Escape"].includes(event.key)) find("card").focus();
+    if (event.target.closest("input, select, textarea")) return;
+    const key = named(event);
     // A key held down must not judge what nobody has seen. Arrows only look; Enter would press a button again and again.
     if (event.repeat && !key.startsWith("Arrow")) {
       if (key === "Enter") event.preventDefault();
@@ -444,7 +470,7 @@ function review(runs) {
 
   find("run").replaceChildren(...runs.map((each, k) => element("option", each.name, { value: String(k) })));
   find("of-run").hidden = runs.length === 1;
-  find("run").addEventListener("change", () => open(Number(find("run").value)));
+  find("run").addEventListener("change", () => { open(Number(find("run").value)); remember(); });
   find("pair").addEventListener("change", () => filter(find("pair").value));
   // The same page in another tab.
   addEventListener("storage", (event) => {
@@ -459,11 +485,15 @@ function review(runs) {
 
   let begun = false;
   find("judge").hidden = false;
-  kind = location.hash === "#drawn" ? "drawn" : "suspects";
-  open(0);
+  const [asked_for, of_run] = location.hash.slice(1).split("=");
+  const here = asked_for === "drawn" || asked_for === "review";
+  if (here) kind = asked_for === "drawn" ? "drawn" : "suspects";
+  const first = Math.max(runs.findIndex((each) => each.key === of_run), 0);
+  find("run").value = String(first);
+  open(first);
   begun = true;
-  if (location.hash === "#drawn") find("review").scrollIntoView(); // no element has this name
-  if (["#review", "#drawn"].includes(location.hash)) enter();
+  if (here && location.hash !== "#review") find("review").scrollIntoView(); // no element has this name
+  if (here) enter();
 }
 
 if (data.runs.length > 0) review(data.runs);
