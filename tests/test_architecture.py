@@ -94,6 +94,12 @@ def test_imports_go_one_way(path: Path) -> None:
         assert any(name == prefix or name.startswith(f"{prefix}.") for prefix in allowed), f"{path} imports {name}"
 
 
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nobody_but_the_command_line_imports_it(path: Path) -> None:
+    if name_of(path).partition(".")[0] not in ("cli", "__main__"):
+        assert not {name for name in ours(path) if name.partition(".")[0] == "cli"}
+
+
 def test_the_rule_would_see_a_wrong_import(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text("def late():\n    from elr.methods import elr, base\n    import elr.config\n")

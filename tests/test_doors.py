@@ -631,7 +631,8 @@ def test_a_network_that_flattens_by_view_gets_the_layout_it_can_take(tmp_path: P
 @pytest.mark.parametrize("method", ["early_stopping", "forward"])
 def test_without_validation_the_last_epoch_is_the_result(method: str, tmp_path: Path) -> None:
     data = {"source": (X, Y), "val_fraction": 0.0}
-    run = elr.fit("linear", data, method=method, out=tmp_path / "run", **FIT)
+    with pytest.warns(UserWarning, match="nothing is held out: it will be the last one"):
+        run = elr.fit("linear", data, method=method, out=tmp_path / "run", **FIT)
     assert run.summary["result"] == "last"
     assert (run.predict(X) == run.predict(X, which="last")).all()
 
@@ -795,6 +796,12 @@ def test_the_shell_and_python_give_the_same_run(trained: Trained, tmp_path: Path
     )
     for name in ("records.jsonl", "model.safetensors"):
         assert (run.path / name).read_bytes() == (trained.path / name).read_bytes()
+
+
+def test_two_copies_of_a_module_may_begin_at_a_rate_of_0(tmp_path: Path) -> None:
+    warm = {"name": "onecycle", "start": 0.0}
+    run = elr.fit(nn.Linear(X.shape[1], 2), (X, Y), method="elr_plus", schedule=warm, out=tmp_path / "run", epochs=2)
+    assert run.finished
 
 
 class TwoDoors(nn.Module):

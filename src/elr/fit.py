@@ -25,6 +25,7 @@ from elr.engine.checkpoint import read_tensors, write_tensors
 from elr.engine.device import private_randomness
 from elr.engine.evaluate import Evaluator
 from elr.engine.features import features_of
+from elr.engine.lines import Lines
 from elr.engine.train import Job, Outcome, Progress, Silent, train
 from elr.report.lock import alone
 from elr.report.machine import facts
@@ -80,8 +81,6 @@ def watching(progress: Progress | bool | None, config: Config) -> Progress:
     """Somebody who watches, for what a caller asked for."""
     if progress is not True:
         return progress or Silent()
-    from elr.cli.progress import Lines  # here: most callers print nothing
-
     return Lines(config.method.name, config.epochs)
 
 
@@ -132,6 +131,12 @@ def _train_in(out: Path, config: Config, data: Data, make_model: Callable[[], nn
         identity,
         progress,
     )
+    if job.method.keeps == "selected" and data.val is None:
+        warnings.warn(
+            f"{config.method.name} takes the epoch that is best on validation, and nothing is held out: it will be the "
+            "last one; set data.val_fraction",
+            stacklevel=3,
+        )
     outcome = train(job)
     state = job.method.state_dict()
     write_tensors(out / "model.safetensors", state, {**identity, "epoch": config.epochs})

@@ -24,11 +24,12 @@ from elr.bench.table import COLUMNS, page, tidy, write_table
 from elr.bench.timing import expected_seconds, read_times, time_methods
 from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
-from elr.cli.progress import clock, grid_watcher, loading
+from elr.cli.progress import grid_watcher, loading
 from elr.config import FREE, Config, Option, options
 from elr.convert import convert
 from elr.data import Data, load
 from elr.data.stream import JITTER
+from elr.engine.lines import clock
 from elr.fit import check_network, data_facts, same_data
 from elr.methods import METHODS
 from elr.report.comparison import draw_comparison

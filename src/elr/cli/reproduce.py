@@ -11,9 +11,10 @@ from elr.bench.timing import epoch_seconds
 from elr.bench.work import makespan, run_cells, work_left
 from elr.cli.bench import job_count
 from elr.cli.flags import Parser, as_typed, parse
-from elr.cli.progress import clock, grid_watcher, loading
+from elr.cli.progress import grid_watcher, loading
 from elr.convert import convert
 from elr.data import load
+from elr.engine.lines import clock
 from elr.fit import check_network
 from elr.report.lock import alone
 from elr.reproduce.catalogue import EXPERIMENTS

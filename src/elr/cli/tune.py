@@ -17,10 +17,11 @@ from elr.bench.timing import epoch_seconds
 from elr.bench.work import Status
 from elr.cli.bench import jitter_note, job_count
 from elr.cli.flags import Parser, add_options, as_typed, config_settings, given_settings, known_options, parse
-from elr.cli.progress import clock, live_bar, loading, remaining
+from elr.cli.progress import live_bar, loading, remaining
 from elr.config import FREE, Option
 from elr.convert import convert
 from elr.data import Data, load
+from elr.engine.lines import clock
 from elr.fit import changed_facts, check_network, data_facts
 from elr.methods import METHODS
 from elr.report.machine import facts

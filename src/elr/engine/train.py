@@ -104,6 +104,7 @@ class _Training:
         self.total = sum(stage.epochs for stage in self.stages)
         self.optimizer = build_optimizer(self.method, job.optim)
         self.outcome = Outcome([], [], None, None, self._witness() if job.evaluate.evidence else None)
+        self.told_apart = False  # whether networks were seen to differ after a step
         self.batches = 0  # in an epoch, all passes together; known after the first
         self.gradients = 0  # examples that went forward with a gradient in this epoch
 
@@ -158,6 +159,7 @@ class _Training:
         means = _Means(self.data.y)
         lr = 0.0
         done = self.gradients = 0
+        self.told_apart = self.told_apart and e > 0  # a stage may begin with other networks
         for turn, (stream, step) in enumerate(self.method.epoch(self.data, start)):
             batches = self.data.num_batches(stream)
             for b, batch in enumerate(self.data.batches(stream, start._replace(turn=turn))):
@@ -170,8 +172,9 @@ class _Training:
                 result.loss.backward()  # type: ignore[no-untyped-call]
                 self.optimizer.step()
                 self.optimizer.zero_grad(set_to_none=True)
-                if e == done == 0:
+                if lr > 0.0 and not self.told_apart:  # at a rate of 0 all stay as they began
                     _refuse_twins(self.method)
+                    self.told_apart = True
                 if result.then is not None:
                     result.then()
                 if self.outcome.witness is not None and result.seen is not None:
