@@ -97,8 +97,6 @@ def _if_readable(read: Callable[[], T], otherwise: T, lacks: list[str], what: st
         return read()
     except (OSError, ValueError) as error:
         lacks.append(f"{what}: {error}.")
-    except (KeyError, TypeError, AttributeError) as error:
-        lacks.append(f"{what}: a file has another form than expected ({type(error).__name__}: {error}).")
     return otherwise
 
 
@@ -114,7 +112,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def _epochs(records: Sequence[Record]) -> list[Record]:
     """Records, if they are of epochs."""
-    if strange := [record for record in records if not isinstance(record.get("epoch"), int)]:
+    if strange := [r for r in records if not (isinstance(r, dict) and isinstance(r.get("epoch"), int))]:
         raise ValueError(f"{len(strange):,} of {len(records):,} records do not say of which epoch they are")
     return list(records)
 
@@ -134,10 +132,9 @@ def _checked(run: Run, drawn: int, lacks: list[str]) -> Mapping[str, Any] | None
     path = run.path / CHECKED
     if not drawn or not path.is_file():
         return None
-    said: Mapping[str, Any] = _if_readable(lambda: dict(read_json(path)), {}, lacks, "What was checked is not shown")
-    if said.get("drawn") != drawn or not {"estimate", "low", "high", "checked"} <= set(said):
-        return None  # of a draw before this one
-    return said
+    said = _if_readable(lambda: read_json(path), None, lacks, "What was checked is not shown")
+    whole = isinstance(said, dict) and {"estimate", "low", "high", "checked", "drawn"} <= set(said)
+    return said if whole and said["drawn"] == drawn else None  # else of a draw before this one
 
 
 class _Inputs:

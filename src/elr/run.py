@@ -154,13 +154,13 @@ class Run:
         except ValueError:
             return RuntimeConfig().resolved_device()
 
+    @property
+    def needs_python(self) -> bool:
+        """Whether data or network were given as objects, so that the command line cannot train this again."""
+        return self.config.data.source.startswith(PYTHON) or self.config.model.name.startswith(CUSTOM)
+
     def _unfinished(self) -> str:
-        try:
-            config = self.config
-            given = config.data.source.startswith(PYTHON) or config.model.name.startswith(CUSTOM)
-        except ValueError:
-            given = False
-        if given:
+        if self.needs_python:
             return f"{self.path} is not finished: go on with elr.fit(..., out={str(self.path)!r}, resume=True)"
         return f"{self.path} is not finished: go on with `elr train --out {shlex.quote(str(self.path))} --resume`"
 

@@ -43,8 +43,13 @@ def doubts(p: Floats, y: Ints, T: Floats, evidence: Evidence | None, *, rate: fl
     counts = np.bincount(y, minlength=C)
     if small := int((counts < 10).sum()):
         found.append(f"{small} of {C} classes have fewer than 10 examples: what is said of them is a guess")
-    if evidence is None:
-        return found
+    return found if evidence is None else found + _about_training(p, y, evidence, rate)
+
+
+def _about_training(p: Floats, y: Ints, evidence: Evidence, rate: float) -> list[str]:
+    """Reasons that lie in how the model was trained: too short, too long, or without rows held out."""
+    found: list[str] = []
+    best = p.argmax(axis=1)
     inside, outside = ~evidence.held, evidence.held
     peak, epochs = evidence.facts.get("peak"), evidence.facts.get("epochs")
     if epochs is not None and epochs < FEW_EPOCHS:

@@ -33,7 +33,7 @@ from elr.cli.flags import (
     known_options,
     parse,
 )
-from elr.config import CUSTOM, resolve
+from elr.config import resolve
 from elr.convert import convert
 from elr.data import load
 from elr.data.labels import class_names, read_labels
@@ -378,9 +378,8 @@ def _after_relabel(args: argparse.Namespace, settings: dict[str, Any], done: lab
             yield f"{NOTE}these labels hold what is left of the noise that was injected: train without --noise"
         if run.config.data.subset is not None:
             yield f"{NOTE}the run had {len(done.labels):,} of the examples, and so has the file; train needs all"
-        given = run.config.data.source.startswith(PYTHON) or run.config.model.name.startswith(CUSTOM)
-        source = "DATA" if given else ""
-        if not given:  # all as before, but for the labels
+        source = "DATA" if run.needs_python else ""
+        if not run.needs_python:  # all as before, but for the labels
             clean = ["--noise=none", "--noise.rate=0"] if run.config.noise.kind != "none" else []
             more = ["--config", str(run.path / "config.toml"), *clean]
     elif _is_label_file(Path(source), settings):

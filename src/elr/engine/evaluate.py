@@ -40,9 +40,7 @@ class EvaluateConfig:
         default=None,
         metadata={"help": "beta of a running average of validation predictions, whose accuracy is recorded"},
     )
-    evidence: bool = field(
-        default=True, metadata={"help": "keep for `elr audit` what training sees of each example, 16 bytes a row"}
-    )
+    evidence: bool = field(default=True, metadata={"help": "keep for `elr audit` what training sees of each example"})
     evidence_every: int = field(
         default=5,
         metadata={"help": "epochs between sweeps for evidence, under a method that predicts mixed inputs only"},

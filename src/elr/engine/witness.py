@@ -1,7 +1,8 @@
 """What training sees of every example anyway, kept for the audit (docs/decisions/011-evidence.md).
 
-A trace is 16 bytes a row, beyond the method's own targets: there is no second table as wide as the classes, and no
-forward pass that training would not have made.
+A trace is 16 bytes a row beyond the method's own targets, and needs no forward pass that training would not have made.
+A method without targets gets a table of averaged predictions, as wide as the classes, in their place; one that shows
+mixed inputs only is swept every few epochs.
 """
 
 import math
