@@ -1,7 +1,15 @@
 """Shared by all tests: one thread, so that sums have one order and several test processes do not fight for cores."""
 
+import os
+
 import pytest
 import torch
+
+from elr.engine.device import WITHOUT_AMX, bfloat16_works
+
+if not bfloat16_works():  # tests in bfloat16 then run with what is left of it, as the error message advises
+    os.environ["ONEDNN_MAX_CPU_ISA"] = WITHOUT_AMX
+    bfloat16_works.cache_clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

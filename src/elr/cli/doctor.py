@@ -11,7 +11,7 @@ import torch
 from elr.data import DataConfig, clothing1m, ilsvrc, webvision
 from elr.data.cifar import KINDS, find_cifar
 from elr.data.published import find
-from elr.engine.device import RuntimeConfig, fast_bfloat16
+from elr.engine.device import RuntimeConfig, bfloat16_works, fast_bfloat16
 from elr.engine.memory import keep_freed_blocks
 from elr.report.machine import facts
 
@@ -34,7 +34,12 @@ def examine(root: str | None) -> Iterator[str]:
     yield f"{'device':<16}{device} (what runtime.device auto means here)"
     yield f"{'threads':<16}{torch.get_num_threads()}"
     speeds = {True: "fast on this CPU", False: "slow on this CPU: keep float32", None: "unknown"}
-    yield f"{'bfloat16':<16}{speeds[fast_bfloat16(torch.device('cpu'))]}"
+    speed = (
+        speeds[fast_bfloat16(torch.device("cpu"))]
+        if bfloat16_works()
+        else "ends in an illegal instruction: keep float32"
+    )
+    yield f"{'bfloat16':<16}{speed}"
     yield f"{'allocator':<16}{'large blocks are kept (glibc)' if keep_freed_blocks() else 'left as it is (not glibc)'}"
     yield f"{'matrix speed':<16}{_gflops():.0f} GFLOP/s in float32"
     yield f"{'free disk':<16}{shutil.disk_usage(Path.cwd()).free / 2**30:.0f} GiB here"

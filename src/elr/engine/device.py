@@ -1,12 +1,19 @@
 """Where the arithmetic runs, and the process-wide settings that training borrows and gives back."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import torch
+
+# A matrix product as oneDNN has it in training, in a process of its own.
+TRIAL = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); a @ a"
+WITHOUT_AMX = "AVX512_CORE_BF16"  # what ONEDNN_MAX_CPU_ISA has to be for bfloat16 without AMX
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,17 @@ class RuntimeConfig:
         return nullcontext()
 
     def resolved_device(self) -> torch.device:
-        """The device that ``auto`` means here."""
+        """The device that ``auto`` means here, if it can compute in this precision."""
+        device = self._device()
+        if device.type == "cpu" and self.precision == "bfloat16" and not bfloat16_works():
+            raise ValueError(
+                "runtime.precision bfloat16 ends in an illegal instruction here: this machine shows AMX and does not "
+                "say how to use it; take float32 (the quicker one), or set the environment variable "
+                f"ONEDNN_MAX_CPU_ISA={WITHOUT_AMX}"
+            )
+        return device
+
+    def _device(self) -> torch.device:
         if self.device != "auto":
             if self.device.partition(":")[0] == "meta":
                 raise ValueError("runtime.device 'meta' holds no numbers; choose auto, cpu, cuda or mps")
@@ -62,11 +79,27 @@ def fast_bfloat16(device: torch.device) -> bool | None:
     """Whether bfloat16 is quick here: on a CPU it needs avx512_bf16 or amx_bf16; None if that cannot be told."""
     if device.type != "cpu":
         return True
+    flags = _cpu_flags()
+    return None if flags is None else bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) and bfloat16_works()
+
+
+@cache
+def bfloat16_works() -> bool:
+    """Whether a matrix product in bfloat16 leaves a CPU process alive.
+
+    Some virtual machines show the AMX unit but hide its description (CPUID leaf 0x1D); oneDNN then uses tiles that it
+    never configured. Nothing in a process can catch an illegal instruction, so where there is AMX another one tries.
+    """
+    if "amx_tile" not in (_cpu_flags() or ()):
+        return True
+    return subprocess.run([sys.executable, "-c", TRIAL], capture_output=True, check=False).returncode >= 0
+
+
+def _cpu_flags() -> set[str] | None:
     try:
-        flags = Path("/proc/cpuinfo").read_text().split()
+        return set(Path("/proc/cpuinfo").read_text().split())
     except OSError:
         return None
-    return "avx512_bf16" in flags or "amx_bf16" in flags or "bf16" in flags
 
 
 def seed_torch(key: int, device: torch.device) -> None:
