@@ -28,7 +28,7 @@ demo: $(VENV)/.base  ## CE, ELR and ELR+ on real handwritten digits with 40 % of
 	$(BIN)/elr demo --out runs/demo --force
 
 test: lint types  ## lint, types and every test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/.full  ## ruff (format and rules) and spelling
 	$(BIN)/ruff format --check .

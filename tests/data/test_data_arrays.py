@@ -96,6 +96,16 @@ def test_arrays_of_every_layout(shape, expected, dtype):
         assert np.array_equal(got[0].permute(1, 2, 0), x[data.train.ids[0]])
 
 
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_two_classes_may_be_called_by_a_sign(blobs, kind):
+    x, y = blobs
+    signs = np.where(y == 0, -1, 1)
+    data = from_arrays(x, signs.astype(kind))
+    assert data.classes == ("-1", "1")
+    assert data.numbered == (kind is int)
+    assert np.array_equal(data.train.y, (signs[data.train.ids] == 1).astype(int))
+
+
 def test_arrays_feed_a_training_pass(blobs):
     x, y = blobs
     data = from_arrays(x, y, noise=NoiseConfig("symmetric_exclusive", 0.5))
@@ -260,16 +270,16 @@ ERRORS = {
     "shape": ({"x": np.zeros(60)}, r"must have shape .* got \(60,\)"),
     "no features": ({"x": np.zeros((60, 0))}, r"got \(60, 0\)"),
     "text": ({"x": np.full((60, 2), "a")}, "must hold numbers"),
-    "negative": ({"y": np.tile([-1, 1], 30)}, "label -1 .* is negative"),
+    "negative": ({"y": np.tile([-1, 0, 1], 20)}, "label -1 .* is negative"),
     "fraction": ({"y": np.tile([0.5, 1], 30)}, "class names or integers, got 0.5"),
     "nan label": ({"y": np.tile([np.nan, 1], 30)}, "class names or integers, got nan"),
     "no label": ({"y": np.tile(["", "a"], 30)}, "row 0 of .* has no label"),
     "none label": ({"y": np.array([None, "a"] * 30, dtype=object)}, "row 0 of .* has no label"),
     "two columns": ({"y": np.zeros((60, 2))}, r"one per example, got shape \(60, 2\)"),
     "outside": ({"classes": ("a", "b")}, "label '2' of the train part of arrays is outside the 2 classes: a, b"),
-    "below": ({"y": np.tile([-1, 1], 30), "classes": ("a", "b")}, "label -1"),
+    "below": ({"y": np.tile([-1, 1], 30), "classes": ("a", "b")}, "label '-1' of .* is outside the 2 classes: a, b"),
     "two of a name": ({"classes": ("a", "b", "a")}, "arrays has two classes called 'a'"),
-    "negative text": ({"y": np.tile(["-1", "1"], 30)}, "label -1 .* is negative"),
+    "negative text": ({"y": np.tile(["-1", "2"], 30)}, "label -1 .* is negative"),
     "test label": ({"x_test": np.zeros((2, 5)), "y_test": [0, 7]}, "label '7' of the test part of arrays is outside"),
     "test shape": (
         {"x_test": np.zeros((2, 4)), "y_test": [0, 1]},

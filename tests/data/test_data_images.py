@@ -295,7 +295,7 @@ MANIFEST_ERRORS = [
     ([("path", "label"), ("cat/1.jpg",)], "line 2 of .* has 1 values, the header 2"),
     ([("path", "label"), ("cat/1.jpg", "")], "row 1 of .* has no label"),
     ([("path", "label"), ("", "cat")], "row 1 of .* has no path"),
-    ([("path", "label"), ("cat/1.jpg", "-1"), ("dog/1.png", "1")], "label -1 of .* is negative"),
+    ([("path", "label"), ("cat/1.jpg", "-1"), ("dog/1.png", "0")], "label -1 of .* is negative"),
     ([("path", "path"), ("", "cat")], "names a column twice"),
     ([("path", "label"), *ROWS, ROWS[0]], "id 'cat/0.jpg' occurs more than once"),
     ([("path", "label", "split"), ("cat/1.jpg", "cat", "training")], "split 'training' in row 1"),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from on_digits import digits, teach
 from reference import elr_distill
 from reference.watch import OPTIM, assert_same, watch
 
@@ -95,14 +96,12 @@ def test_predictions_are_averaged_over_an_image_and_its_mirror_image():
 
 
 def test_posteriors_are_more_often_true_than_labels_and_than_targets_on_digits():
-    config = resolve({**SETTINGS, "method.name": "elr_distill", "method.first": 12.0, "epochs": 13, "optim.lr": 0.1})
-    data = load(config.data, config.noise, 0)
-    method = config.make_method()
-    make = config.model_maker(data.shape, data.num_classes)
-    train(Job(method, make, data, config.epochs, config.optim, config.make_schedule(), config.evaluate))
-    true = torch.from_numpy(data.train.y_true)
+    method = METHODS["elr_distill"](first=12.0)
+    teach(method, 13, **{"optim.lr": 0.1})
+    labels = digits().train
+    true = torch.from_numpy(labels.y_true)
     right = {
-        "labels": (torch.from_numpy(data.train.y) == true).float().mean().item(),
+        "labels": (torch.from_numpy(labels.y) == true).float().mean().item(),
         "targets": (method.criterion.targets.values.argmax(dim=1) == true).float().mean().item(),
         "posteriors": (method.belief()[0].argmax(dim=1) == true).float().mean().item(),
     }

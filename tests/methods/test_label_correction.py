@@ -6,17 +6,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from on_digits import digits, taught
 from reference import d2l, joint_optim, m_dyr_h, md_dyr_sh, pencil
 from reference.tiny import FEATURES, tiny_data, tiny_job
 from reference.watch import OPTIM, assert_same, watch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from elr.config import resolve
-from elr.data import load
 from elr.data.stream import Batch
-from elr.demo import SETTINGS
-from elr.engine.train import Job, _train_data, train
+from elr.engine.train import _train_data, train
 from elr.losses import cross_entropy
 from elr.losses.corrected import corrected_labels
 from elr.losses.correction import backward_loss, forward_loss
@@ -435,48 +433,35 @@ def test_a_setting_out_of_range_is_one_clear_line(name, settings):
 # On digits, 40 % of whose labels are replaced.
 
 
-@pytest.fixture(scope="module")
-def digits():
-    config = resolve(SETTINGS)
-    return load(config.data, config.noise, config.seed)
-
-
-def trained(data, name, epochs, **settings):
-    config = resolve({**SETTINGS, "method.name": name, "epochs": epochs, "evaluate.train_every": 0} | settings)
-    maker = config.model_maker(data.shape, data.num_classes)
-    job = Job(config.make_method(), maker, data, epochs, config.optim, config.make_schedule(), config.evaluate)
-    return job.method, train(job)
-
-
 def accuracy(labels, truth):
     return float((np.asarray(labels) == truth).mean())
 
 
 @pytest.mark.parametrize(("name", "table"), [("joint_optim", "corrected"), ("pencil", "label_logits")])
-def test_corrected_labels_are_more_accurate_than_the_given_ones(digits, name, table):
-    method, outcome = trained(digits, name, 24)
-    given = accuracy(digits.train.y, digits.train.y_true)
-    found = accuracy(getattr(method, table).values.argmax(dim=1), digits.train.y_true)
+def test_corrected_labels_are_more_accurate_than_the_given_ones(name, table):
+    method, records = taught(name, 24)
+    given = accuracy(digits().train.y, digits().train.y_true)
+    found = accuracy(getattr(method, table).values.argmax(dim=1), digits().train.y_true)
     assert given < 0.67
     assert found > 0.9
-    assert outcome.records[-1]["relabelled"] > 0.25
+    assert records[-1]["relabelled"] > 0.25
 
 
 @pytest.mark.parametrize("name", ["m_dyr_h", "md_dyr_sh"])
-def test_the_mixture_tells_wrong_labels_from_right_ones(digits, name):
-    method, outcome = trained(digits, name, 18)
-    x = digits.transform(digits.train.inputs.fetch(torch.arange(len(digits.train.y))), digits.train.keys, None)
-    y = torch.from_numpy(digits.train.y)
+def test_the_mixture_tells_wrong_labels_from_right_ones(name):
+    method, records = taught(name, 18)
+    x = digits().transform(digits().train.inputs.fetch(torch.arange(len(digits().train.y))), digits().train.keys, None)
+    y = torch.from_numpy(digits().train.y)
     with torch.no_grad():
         losses = cross_entropy(method.eval().nets[0](x), y)
     wrong = BetaMixture.of(method.mixture).wrong_probability(losses)
-    assert roc_auc_score(digits.train.y != digits.train.y_true, wrong) >= 0.9
-    assert 0.25 < outcome.records[-1]["noise_rate"] < 0.5  # 36 % are wrong
+    assert roc_auc_score(digits().train.y != digits().train.y_true, wrong) >= 0.9
+    assert 0.25 < records[-1]["noise_rate"] < 0.5  # 36 % are wrong
 
 
-def test_d2l_reaches_its_turning_point(digits):
-    method, outcome = trained(digits, "d2l", 24)
+def test_d2l_reaches_its_turning_point():
+    method, records = taught("d2l", 24)
     assert method.turning >= 0
-    alphas = [record["alpha"] for record in outcome.records]
+    alphas = [record["alpha"] for record in records]
     assert alphas[0] == 1.0
     assert alphas[-1] < 0.7

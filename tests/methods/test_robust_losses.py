@@ -6,16 +6,13 @@ from functools import partial
 import pytest
 import torch
 from contract import test_every_loss as contract
+from on_digits import digits, taught
 from reference import bootstrap, dmi, gce, gce_truncated, imae, mae, pointwise, sl
 from reference.tiny import FEATURES, tiny_job
 from reference.watch import OPTIM, assert_same, watch
 from torch.nn.functional import one_hot
 
-from elr.config import resolve
-from elr.data import load
-from elr.demo import SETTINGS
-from elr.engine.evaluate import EvaluateConfig
-from elr.engine.train import Job, train
+from elr.engine.train import train
 from elr.losses import (
     bootstrap_hard_loss,
     bootstrap_soft_loss,
@@ -484,47 +481,21 @@ def test_a_hyperparameter_out_of_range_is_one_clear_line(name):
 
 # Digits, 40 % of the labels replaced
 
+together = pytest.mark.xdist_group("robust losses on digits")  # one process trains what several tests look at
 EPOCHS = 16  # in which cross entropy memorises a third of the wrong labels
 
 
-@pytest.fixture(scope="module")
-def digits():
-    config = resolve(SETTINGS)
-    return load(config.data, config.noise, config.seed)
-
-
-@pytest.fixture(scope="module")
-def learn(digits):
-    """Train on digits once for each question."""
-    done = {}
-
-    def run(name, **settings):
-        key = name, *sorted(settings.items())
-        if key not in done:
-            arguments = {f"method.{key}": value for key, value in settings.items()}
-            config = resolve({**SETTINGS, "method.name": name, "epochs": EPOCHS, **arguments})
-            maker = config.model_maker(digits.shape, digits.num_classes)
-            job = Job(
-                config.make_method(),
-                maker,
-                digits,
-                EPOCHS,
-                config.optim,
-                config.make_schedule(),
-                EvaluateConfig(train_every=0),
-            )
-            done[key] = job, train(job).records
-        return done[key]
-
-    return run
+def learn(name, **arguments):
+    return taught(name, EPOCHS, test_every=1, **arguments)
 
 
 # The authors' rate moves the weights of a run this short by nothing; at this one L_DMI falls by more than 1.
 MOVING = {"lr_scale": 1e-3}
 
 
+@together
 @pytest.mark.parametrize("name", ["gce", "gce_truncated", "sl", "mae", "imae", "dmi"])
-def test_less_than_half_as_many_wrong_labels_are_memorised_as_by_cross_entropy(learn, name):
+def test_less_than_half_as_many_wrong_labels_are_memorised_as_by_cross_entropy(name):
     _, ce = learn("ce")
     _, records = learn(name, **(MOVING if name == "dmi" else {}))
     assert ce[-1]["wrong_memorized"] > 0.2
@@ -532,24 +503,27 @@ def test_less_than_half_as_many_wrong_labels_are_memorised_as_by_cross_entropy(l
     assert records[-1]["test_accuracy"] > ce[-1]["test_accuracy"]
 
 
-def test_bootstrapping_hardly_helps(learn):
+@together
+def test_bootstrapping_hardly_helps():
     """As in the paper's Table 1, where it is within a point of cross entropy at 40 % noise."""
     _, ce = learn("ce")
     _, records = learn("bootstrap_hard")
     assert records[-1]["wrong_memorized"] > 0.5 * ce[-1]["wrong_memorized"]
 
 
-def test_the_examples_that_truncated_gce_keeps_are_cleaner_than_the_data(learn, digits):
-    job, _ = learn("gce_truncated")
-    clean = torch.from_numpy(digits.train.y == digits.train.y_true)
-    kept = job.method.kept.values.squeeze(1).bool()
+@together
+def test_the_examples_that_truncated_gce_keeps_are_cleaner_than_the_data():
+    method, _ = learn("gce_truncated")
+    clean = torch.from_numpy(digits().train.y == digits().train.y_true)
+    kept = method.kept.values.squeeze(1).bool()
     assert 0.6 < clean.float().mean() < 0.68
     assert clean[kept].float().mean() > 0.95
     assert kept[clean].float().mean() > 0.95
     assert kept[~clean].float().mean() < 0.1
 
 
-def test_dmi_falls_and_keeps_what_the_chosen_epoch_of_cross_entropy_knew(learn):
+@together
+def test_dmi_falls_and_keeps_what_the_chosen_epoch_of_cross_entropy_knew():
     _, records = learn("dmi", **MOVING)
     _, still = learn("dmi", lr_scale=0.0)
     assert records[-1]["loss"] < still[-1]["loss"] - 1.0  # in the same batches

@@ -1,21 +1,18 @@
 """Decoupling, MentorNet, co-teaching, co-teaching+ and SELFIE against their oracles, by hand, and on digits."""
 
-import functools
 import math
 
 import numpy as np
 import pytest
 import torch
+from on_digits import digits, teach
 from reference import co_teaching, co_teaching_plus, decoupling, mentornet, selfie
 from reference.tiny import FEATURES, tiny_data, tiny_job
 from reference.watch import OPTIM, assert_same, watch
 from torch import nn
 
-from elr.config import resolve
-from elr.data import load
 from elr.data.stream import Batch
-from elr.demo import SETTINGS
-from elr.engine.train import Job, train
+from elr.engine.train import train
 from elr.losses import cross_entropy
 from elr.methods.base import sweep
 from elr.methods.co_teaching import CoTeaching
@@ -374,28 +371,11 @@ def test_hyperparameters_out_of_range_are_refused(method, settings, message):
 # On digits, 40 % of the labels wrong. True labels are looked at here and nowhere else.
 
 
-@functools.cache
-def digits():
-    config = resolve({**SETTINGS, "method.name": "ce"})
-    return load(config.data, config.noise, 0)
-
-
 def run_on_digits(method, epochs):
     """Train and return (true labels, given labels, record of the last epoch)."""
-    data = digits()
-    config = resolve({**SETTINGS, "method.name": "ce", "epochs": epochs, "evaluate.train_every": 0})
-    job = Job(
-        method,
-        config.model_maker(data.shape, data.num_classes),
-        data,
-        epochs,
-        config.optim,
-        config.make_schedule(),
-        config.evaluate,
-        config.runtime,
-    )
-    record = train(job).records[-1]
-    return torch.from_numpy(data.train.y_true), torch.from_numpy(data.train.y), record
+    record = teach(method, epochs)[-1]
+    labels = digits().train
+    return torch.from_numpy(labels.y_true), torch.from_numpy(labels.y), record
 
 
 def watch_choice(method, name):

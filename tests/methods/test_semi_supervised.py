@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from on_digits import digits, teach
 from reference import dividemix as dividemix_oracle
 from reference import incv as incv_oracle
 from reference import mixmatch as mixmatch_oracle
@@ -15,11 +16,8 @@ from reference.watch import OPTIM, assert_same, watch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from elr.config import resolve
-from elr.data import load
 from elr.data.stream import Batch
-from elr.demo import SETTINGS
-from elr.engine.train import Job, train
+from elr.engine.train import train
 from elr.losses.semi import balance_penalty, negative_entropy
 from elr.methods.dividemix import DivideMix
 from elr.methods.incv import CANDIDATE, INCV, REMOVED, SELECTED, noise_from_agreement, noise_of_selected
@@ -576,46 +574,36 @@ def test_incv_refuses_bad_hyperparameters(settings, message):
 # Digits at 40 % symmetric noise.
 
 
-@pytest.fixture(scope="module")
-def digits():
-    config = resolve({**SETTINGS, "data.augment": True})
-    return config, load(config.data, config.noise, 0)
+def trained_on(method, epochs):
+    labels = digits(augment=True).train
+    return teach(method, epochs, augment=True), labels.y == labels.y_true
 
 
-def trained_on(digits, method, epochs):
-    config, data = digits
-    maker = config.model_maker(data.shape, data.num_classes)
-    outcome = train(
-        Job(method, maker, data, epochs, config.optim, config.make_schedule(), config.evaluate, config.runtime)
-    )
-    return outcome, data.train.y == data.train.y_true
-
-
-def test_dividemix_tells_clean_labels_from_wrong_ones_on_digits(digits):
+def test_dividemix_tells_clean_labels_from_wrong_ones_on_digits():
     method = DivideMix(warmup=2)
-    outcome, right = trained_on(digits, method, 4)
+    records, right = trained_on(method, 4)
     for k in range(2):
         assert roc_auc_score(right, method.clean.values[:, k].numpy()) >= 0.9
-    assert outcome.records[-1]["noise_rate"] == pytest.approx(1 - right.mean(), abs=0.1)
+    assert records[-1]["noise_rate"] == pytest.approx(1 - right.mean(), abs=0.1)
 
 
-def test_the_labels_mixmatch_keeps_are_cleaner_than_the_data_on_digits(digits):
+def test_the_labels_mixmatch_keeps_are_cleaner_than_the_data_on_digits():
     method = MixMatch(warmup=3)
-    _, right = trained_on(digits, method, 5)
+    _, right = trained_on(method, 5)
     clean = method.clean.values[:, 0].numpy()
     assert roc_auc_score(right, clean) >= 0.9
     assert right[clean > 0.5].mean() > right.mean() + 0.2
 
 
-def test_the_labels_incv_selects_are_cleaner_than_the_data_on_digits(digits):
+def test_the_labels_incv_selects_are_cleaner_than_the_data_on_digits():
     method = INCV(rounds=2, round_length=4)
-    outcome, right = trained_on(digits, method, 10)
+    records, right = trained_on(method, 10)
     status = method.status.values[:, 0].numpy()
     assert right[status == SELECTED].mean() > right.mean() + 0.25
     assert right[status == REMOVED].mean() < right.mean() - 0.25
     assert (status == SELECTED).mean() > 0.4
-    assert outcome.records[-1]["noise_rate"] == pytest.approx(1 - right.mean(), abs=0.15)  # see noise_from_agreement
-    assert "noise_rate" not in outcome.records[0]
+    assert records[-1]["noise_rate"] == pytest.approx(1 - right.mean(), abs=0.15)  # see noise_from_agreement
+    assert "noise_rate" not in records[0]
 
 
 def test_one_network_with_a_linear_model_trains_too():

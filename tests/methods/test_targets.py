@@ -1,23 +1,19 @@
 """Temporal ensembling, mean teacher, mixup, SOP and SOP+ against their oracles, by hand, and on digits."""
 
 import copy
-import functools
 import math
 
 import numpy as np
 import pytest
 import torch
+from on_digits import digits, taught
 from reference import mean_teacher, mixup, sop, sop_plus, temporal_ensembling
 from reference.tiny import FEATURES, TinyNet
 from reference.watch import OPTIM, assert_same, watch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from elr.config import resolve
-from elr.data import load
 from elr.data.stream import JITTER, Batch
-from elr.demo import SETTINGS
-from elr.engine.train import Job, train
 from elr.losses import class_balance, prediction_kl, prediction_mse, sop_loss
 from elr.methods import METHODS
 from elr.methods.mean_teacher import MeanTeacher
@@ -313,30 +309,7 @@ def test_hyperparameters_out_of_range_are_refused(method, settings, message):
 
 # On digits, 40 % of the labels wrong
 
-
-@functools.cache
-def digits():
-    config = resolve({**SETTINGS, "method.name": "ce"})
-    return load(config.data, config.noise, 0)
-
-
-@functools.cache
-def trained(name, epochs, **settings):
-    """(method, last record) of a short run."""
-    chosen = {f"method.{key}": value for key, value in settings.items()}
-    config = resolve({**SETTINGS, "method.name": name, "epochs": epochs, "evaluate.train_every": 0, **chosen})
-    data = digits()
-    job = Job(
-        config.make_method(),
-        config.model_maker(data.shape, data.num_classes),
-        data,
-        epochs,
-        config.optim,
-        config.make_schedule(),
-        config.evaluate,
-        config.runtime,
-    )
-    return job.method, train(job).records[-1]
+together = pytest.mark.xdist_group("targets on digits")  # one process trains what several tests look at
 
 
 def test_below_the_floor_an_example_has_no_gradient():
@@ -355,34 +328,36 @@ def wrong_labels():
 
 @pytest.mark.parametrize(("name", "epochs"), [("sop", 20), ("sop_plus", 16)])
 def test_noise_variables_find_the_wrong_labels_and_the_right_classes(name, epochs):
-    method, last = trained(name, epochs)
+    method, records = taught(name, epochs)
     wrong, v = wrong_labels(), method.v.values.square().numpy()
     assert roc_auc_score(wrong, v.max(axis=1)) > 0.9
     assert roc_auc_score(wrong, method.u.values.square().numpy()[:, 0]) > 0.9
     assert (v.argmax(axis=1) == digits().train.y_true)[wrong].mean() > 0.8
-    assert last["test_accuracy"] > 0.9
+    assert records[-1]["test_accuracy"] > 0.9
 
 
+@together
 @pytest.mark.parametrize(
     ("name", "settings"),
     [("mixup", (("alpha", 8.0),)), ("mean_teacher", ()), ("temporal_ensembling", ())],
 )
 def test_less_is_memorised_than_with_cross_entropy(name, settings):
-    _, plain = trained("ce", 25)
-    _, last = trained(name, 25, **dict(settings))
+    plain, last = taught("ce", 25)[1][-1], taught(name, 25, **dict(settings))[1][-1]
     assert last["wrong_memorized"] < 0.5 * plain["wrong_memorized"]
     assert last["test_accuracy"] > plain["test_accuracy"] + 0.05
 
 
+@together
 def test_the_ensemble_of_predictions_is_more_accurate_than_the_labels():
-    method, _ = trained("temporal_ensembling", 25)
+    method, _ = taught("temporal_ensembling", 25)
     right = method.ensemble.values.argmax(dim=1).numpy() == digits().train.y_true
     assert right.mean() > 0.85 > 1 - wrong_labels().mean()
 
 
+@together
 def test_the_teacher_is_more_accurate_than_its_student():
     """Of the training examples with a wrong label, where the student is pulled back and forth."""
-    method, _ = trained("mean_teacher", 25)
+    method, _ = taught("mean_teacher", 25)
     data, wrong = digits().train, wrong_labels()
     x = digits().transform(data.inputs.fetch(torch.arange(len(data.y))), data.keys, None)
     with torch.no_grad():

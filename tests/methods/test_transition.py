@@ -6,16 +6,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from on_digits import digits, teach
 from reference import backward, forward, noise_adaptation, t_revision, trace
 from reference.tiny import FEATURES, TinyNet, tiny_data, tiny_job
 from reference.watch import OPTIM, assert_same, watch
 from torch import nn
 
 from elr.config import resolve
-from elr.data import load
-from elr.demo import SETTINGS
 from elr.engine.optim import scales
-from elr.engine.train import Job, train
+from elr.engine.train import train
 from elr.losses import cross_entropy
 from elr.losses.correction import backward_loss, forward_loss, noisy_nll, reweighted_loss
 from elr.methods import METHODS
@@ -424,42 +423,29 @@ def error(matrix):
     return (matrix.detach() - TRUE).abs().sum().item() / 10
 
 
-@pytest.fixture(scope="module")
-def digits():
-    config = resolve(SETTINGS)
-    return load(config.data, config.noise, config.seed)
-
-
-def trained_on(digits, method, epochs):
-    config = resolve(SETTINGS)
-    maker = config.model_maker(digits.shape, digits.num_classes)
-    job = Job(method, maker, digits, epochs, config.optim, config.make_schedule(), runtime=config.runtime)
-    return train(job).records[-1]
-
-
-def test_the_bound_lies_between_the_frequencies_of_the_labels_and_no_knowledge(digits):
-    observed = transition(digits.train.y_true, digits.train.y, 10)
+def test_the_bound_lies_between_the_frequencies_of_the_labels_and_no_knowledge():
+    observed = transition(digits().train.y_true, digits().train.y, 10)
     assert error(torch.from_numpy(observed).float()) < 0.5 * BOUND < BOUND < 0.51 * error(torch.eye(10))
 
 
-def test_anchors_give_the_transition_matrix_of_digits(digits):
+def test_anchors_give_the_transition_matrix_of_digits():
     method = METHODS["forward"](estimate=8.0)
-    trained_on(digits, method, 9)
+    teach(method, 9)
     assert error(method.transition) < BOUND
 
 
-def test_revision_brings_the_transition_matrix_nearer_and_the_network_does_not_memorise(digits):
+def test_revision_brings_the_transition_matrix_nearer_and_the_network_does_not_memorise():
     method = METHODS["t_revision"](estimate=8.0, revision=4.0)
-    last = trained_on(digits, method, 15)
+    last = teach(method, 15)[-1]
     assert error(method.revised) < error(method.transition) < BOUND
     assert last["test_accuracy"] > 0.9
     assert last["wrong_memorized"] < 0.1
 
 
-def test_the_trace_penalty_drives_the_noise_from_the_network_into_the_matrix(digits):
+def test_the_trace_penalty_drives_the_noise_from_the_network_into_the_matrix():
     method, free = METHODS["trace"](lam=0.06, warmup=2.0), METHODS["trace"](lam=0.0, warmup=2.0)
-    last = trained_on(digits, method, 12)
+    last = teach(method, 12)[-1]
     assert error(method.transition) < BOUND
     assert last["test_accuracy"] > 0.9
-    trained_on(digits, free, 6)
+    teach(free, 6)
     assert error(free.transition) > BOUND

@@ -18,6 +18,7 @@ ROUNDS = 100
 STILL = 1e-5  # no entry of T moved by more: it has settled
 TINY = 1e-12
 LEAST = 1e-300  # before a logarithm
+SHARES = (0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # of the rows that are believed to be of a class
 
 
 class Posterior(NamedTuple):
@@ -102,20 +103,31 @@ def transition(counts: Floats) -> Floats:
     return T
 
 
-def surest(p: Floats, y: Ints, share: float, least: int) -> Floats:
-    """Counts (C, C) of believed class and label, in the rows of each class that are believed most.
+def surest(p: Floats, share: float) -> Ints:
+    """Rows that are believed most, a share of those of each believed class, and one at the least."""
+    best, sure = p.argmax(axis=1), p.max(axis=1)
+    found = []
+    for k in range(p.shape[1]):
+        own = np.flatnonzero(best == k)
+        found.append(own[np.argsort(-sure[own], kind="stable")][: int(np.ceil(share * len(own)))])
+    return np.concatenate(found)
+
+
+def counted(p: Floats, y: Ints) -> Floats:
+    """Counts (C, C) of believed class and label, in the rows that are believed most.
 
     With p of a model that was not trained on these rows, what it is sure of has nothing to do with their labels: how
     such rows are labelled is how their class is labelled. (EM over all rows cannot tell a label that is often wrong
-    from an image that is hard: under pairwise confusion it finds no noise at all.)
+    from an image that is hard: under pairwise confusion it finds no noise at all.) As many rows are taken as leave the
+    least error: in few of them the share of wrong labels is chance, in all of them the model's own mistakes count too.
     """
-    C = p.shape[1]
-    counts = np.zeros((C, C))
-    best, sure = p.argmax(axis=1), p.max(axis=1)
-    for k in range(C):
-        own = np.flatnonzero(best == k)
-        top = own[np.argsort(-sure[own], kind="stable")][: max(int(np.ceil(share * len(own))), least)]
-        counts[k] = np.bincount(y[top], minlength=C)
+
+    def error(rows: Ints) -> float:
+        return float(np.mean(1.0 - p[rows].max(axis=1))) ** 2 + 0.25 / len(rows)
+
+    rows = min((surest(p, share) for share in SHARES), key=error)
+    counts = np.zeros((p.shape[1],) * 2)
+    np.add.at(counts, (p[rows].argmax(axis=1), y[rows]), 1.0)
     return counts
 
 

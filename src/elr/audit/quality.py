@@ -6,10 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import TINY, Floats, Ints, Posterior, class_shares, posterior, sigmoid, surest, transition
+from elr.audit.posterior import TINY, Floats, Ints, Posterior, class_shares, counted, posterior, sigmoid, transition
 
 GAMMA = 2.0  # how far to sharpen where no held-out rows tell it: less, and EM takes all disagreement for hard examples
-SURE, SURE_LEAST = 0.25, 15  # share of the held-out rows of a class that shows how it is labelled, and rows at least
 GAMMA_LEAST = 1.5  # with which most disagreement passes for doubt: the low end of the range
 LEAST_WRONG = 0.5  # labels: with none at all every quality would be 1, and there would be no order
 ODDS_MOST = 1000.0  # beyond all log odds that can occur
@@ -95,7 +94,7 @@ def held_out(p: Floats, y: Ints) -> Outside:
     T comes from the surest rows. Sharpenings are weighted by how likely they make all labels: few rows do not decide on
     one. The share of wrong labels is told by T, which rests on few rows, and by beliefs, which may be biased.
     """
-    counts = surest(p, y, SURE, SURE_LEAST)
+    counts = counted(p, y)
     T = transition(counts)
     tried = (posterior(p, y, gamma, T) for gamma in GRID)  # one at a time: each is as large as p
     likelihoods, rates = np.array([(each.likelihood, each.rate) for each in tried]).T

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from elr.data.table import read_npz, read_table
 
+SIGNS = ["-1", "1"]
+
 
 def as_names(labels: Any, where: str) -> NDArray[np.str_]:
     """Labels as strings: text as it is, integers by their digits."""
@@ -27,8 +29,10 @@ def as_names(labels: Any, where: str) -> NDArray[np.str_]:
     names = array.astype(np.str_)
     if (blank := np.flatnonzero(names == "")).size:
         raise ValueError(f"row {blank[0]} of {where} has no label")
-    # -1 is how many tools write that there is no label, in arrays and in tables alike: it is no class.
-    if negative := [name for name in np.unique(names).tolist() if name.startswith("-") and name[1:].isdecimal()]:
+    # -1 is how many tools write that there is no label, in arrays and in tables alike: it is no class. But where the
+    # one other label is 1, these are the two classes of whoever writes a sign for a class.
+    found = np.unique(names).tolist()
+    if found != SIGNS and (negative := [name for name in found if name.startswith("-") and name[1:].isdecimal()]):
         raise ValueError(f"label {negative[0]} of {where} is negative; leave unlabelled examples out")
     return names
 
