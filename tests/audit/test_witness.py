@@ -1,5 +1,7 @@
 """What the engine keeps of every example: against a naive account of the same visits."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 import torch
@@ -14,13 +16,16 @@ N, C = 40, 5
 
 def naive(labels, visits):
     """Row by row and visit by visit, as one would tell it."""
-    start = {"first": 0, "last": 0, "learnt": 0, "forgotten": 0, "was": False, "loss": None}
+    start = {"first": 0, "last": 0, "learnt": 0, "forgotten": 0, "was": False, "loss": None, "met": 0}
     rows = [{"margins": [], **start} for _ in labels]
     for index, logits, epoch in visits:
         for i, z in zip(index.tolist(), logits.double().tolist(), strict=True):
             row, y = rows[i], int(labels[i])
             margin = z[y] - max(value for k, value in enumerate(z) if k != y)
             row["margins"].append(max(-MOST, min(MOST, margin)))
+            if row["met"] == epoch:  # by another network, say
+                continue
+            row["met"] = epoch
             agrees = margin > 0
             row["first"] = row["first"] or (epoch if agrees else 0)
             row["last"] = epoch if agrees else row["last"]
@@ -31,24 +36,30 @@ def naive(labels, visits):
     return rows
 
 
-@pytest.fixture
-def visits():
+@pytest.fixture(params=[1, 2], ids=["one network", "two networks"])
+def visits(request):
+    """(labels, [(rows, logits, epoch)]); two networks see every row twice an epoch."""
     g = torch.Generator().manual_seed(0)
     labels = torch.randint(C, (N,), generator=g)
     found = []
     for epoch in range(1, 13):
-        order = torch.randperm(N, generator=g)
-        for index in order.split(16):
+        for index in (part for _ in range(request.param) for part in torch.randperm(N, generator=g).split(16)):
             scale = 40.0 if epoch == 5 else 2.0
             found.append((index, scale * torch.randn(len(index), C, generator=g), epoch))
     return labels, found
 
 
+def tell(trace, found):
+    for epoch, visits in groupby(found, key=lambda visit: visit[2]):
+        for index, logits, _ in visits:
+            trace.see(index, logits, epoch)
+        trace.end_epoch()
+
+
 def test_a_trace_is_what_a_naive_account_gives(visits):
     labels, found = visits
     trace = Trace(labels)
-    for index, logits, epoch in found:
-        trace.see(index, logits, epoch)
+    tell(trace, found)
     seen, rows = trace.seen(), naive(labels, found)
     np.testing.assert_allclose(seen.margin, [np.mean(row["margins"]) for row in rows], atol=1e-5)
     assert seen.visits.tolist() == [len(row["margins"]) for row in rows]
@@ -61,11 +72,11 @@ def test_a_trace_is_what_a_naive_account_gives(visits):
 def test_the_peak_keeps_the_losses_of_its_epoch(visits):
     labels, found = visits
     trace = Trace(labels)
-    for index, logits, epoch in found:
-        trace.see(index, logits, epoch)
-        if epoch == 7 and len(index) < 16:  # the last batch of the epoch
-            trace.mark_peak()
-    expected = [row["loss"] for row in naive(labels, [visit for visit in found if visit[2] <= 7])]
+    until = [visit for visit in found if visit[2] <= 7]
+    tell(trace, until)
+    trace.mark_peak()
+    tell(trace, found[len(until) :])
+    expected = [row["loss"] for row in naive(labels, until)]
     np.testing.assert_allclose(trace.seen().peak_loss, expected, rtol=2e-3)
 
 
@@ -113,6 +124,7 @@ def test_counts_stop_before_they_wrap():
     for epoch in range(600):
         z = torch.tensor([[1.0, 0.0]]) if epoch % 2 else torch.tensor([[0.0, 1.0]])
         trace.see(torch.tensor([0]), z, epoch + 1)
+        trace.end_epoch()
     seen = trace.seen()
     assert seen.learnt[0] == seen.forgotten[0] == 255
 

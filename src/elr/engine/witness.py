@@ -20,6 +20,7 @@ BYTES = 16
 MOST = 20.0  # logits grow without bound; one epoch must not outweigh all others
 BETA = 0.7  # memory of averaged predictions, as ELR's default
 FALL = 0.02  # of validation accuracy: an epoch behind the best by so much counts e times less
+MET, UNMET = -(2**15), 2**15 - 1  # the sign of sixteen bits, and all others
 WAITING = 2**17  # logits that wait to be taken in together: a trace costs 25 small kernels, whatever their length
 
 
@@ -30,7 +31,7 @@ class Seen(NamedTuple):
     visits: npt.NDArray[np.int16]
     first: npt.NDArray[np.int16]  # epoch in which the label was first predicted
     last: npt.NDArray[np.int16]
-    learnt: npt.NDArray[np.uint8]  # times the prediction came to be the label
+    learnt: npt.NDArray[np.uint8]  # times the prediction came to be the label, of one network where there are two
     forgotten: npt.NDArray[np.uint8]  # and ceased to be
     peak_loss: npt.NDArray[np.float16]  # cross entropy in the epoch chosen on validation; NaN where there is none
 
@@ -41,7 +42,9 @@ class Trace:
     Bytes of a row: 0-3 weighted sum of margins; 4-5 visits; 6-7 first and 8-9 last epoch of agreement; 10 times learnt;
     11 times forgotten; 12-13 loss at the last visit; 14-15 loss at the early-learning peak. An example is held by the
     network exactly when it has been learnt once more often than forgotten, so that needs no byte of its own. The weight
-    of margins is the same for all rows at a time, so that it needs none either.
+    of margins is the same for all rows at a time, so that it needs none either. The sign of the visits tells whether
+    there was one in this epoch: the margin is a mean over all visits, but what is learnt and forgotten is told by the
+    first visit of an epoch. Of two networks that would be the disagreement between them, not a change of mind.
     """
 
     def __init__(self, labels: Tensor) -> None:
@@ -59,18 +62,24 @@ class Trace:
         loss = logits.logsumexp(dim=1) - own.squeeze(1)
         rows = self.bytes.index_select(0, index)  # (B, 16)
         short = rows.view(torch.int16)
-        agrees = margin > 0
+        new = short[:, 2] >= 0
+        agrees = (margin > 0) & new
         held = rows[:, 10] > rows[:, 11]
         rows.view(torch.float32)[:, 0] += margin.clamp_(-MOST, MOST).nan_to_num_(nan=0.0) * float(self.weights[0])
-        short[:, 2] += 1
+        short[:, 2] = (short[:, 2] & UNMET) + 1 | MET
         short[:, 3] += (agrees & (short[:, 3] == 0)) * epoch
         short[:, 4].masked_fill_(agrees, epoch)
         rows[:, 10] += agrees & ~held & (rows[:, 10] < 255)
-        rows[:, 11] += held & ~agrees
-        rows.view(torch.float16)[:, 6] = loss
+        rows[:, 11] += held & ~agrees & new
+        halves = rows.view(torch.float16)
+        halves[:, 6] = torch.where(new, loss.half(), halves[:, 6])
         self.bytes.index_copy_(0, index, rows)
         self.weights[1] += len(index) * self.weights[0]
         self.weights[2] += len(index)
+
+    def end_epoch(self) -> None:
+        """The next visit of a row is the first one of an epoch."""
+        self.bytes.view(torch.int16)[:, 2] &= UNMET
 
     def weigh(self, before: float, now: float) -> None:
         """What was seen so far counts by a factor less, and what will be seen has this weight."""
@@ -87,7 +96,7 @@ class Trace:
         """The fields, in memory of their own."""
         rows = self.bytes.cpu()
         short, halves = rows.view(torch.int16).numpy(), rows.view(torch.float16).numpy()
-        visits, first, last = (short[:, k].copy() for k in (2, 3, 4))
+        visits, first, last = (short[:, k] & UNMET for k in (2, 3, 4))
         learnt, forgotten = (rows.numpy()[:, k].copy() for k in (10, 11))
         each = float(self.weights[1] / self.weights[2]) if self.weights[2] else 1.0  # weight of a visit
         margin = rows.view(torch.float32).numpy()[:, 0] / (np.maximum(visits, 1) * each).astype(np.float32)
@@ -174,10 +183,11 @@ class Witness:
         seconds, self.seconds, self.shown = self.seconds, 0.0, 0
         if accuracy is not None:
             self._weigh(accuracy)
-        if peak:
-            self.train.mark_peak()
-            if self.held is not None:
-                self.held.mark_peak()
+        for trace in (self.train, self.held):
+            if trace is not None:
+                trace.end_epoch()
+                if peak:
+                    trace.mark_peak()
         return seconds
 
     def _weigh(self, accuracy: float) -> None:
