@@ -563,3 +563,10 @@ def test_help_teaches(capsys):
     assert "--review" in out
     assert "--optim.lr" not in out  # they are those of elr train, and would bury ours
     assert max(map(len, out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(("method", "told"), [("mixup", True), ("ce", False)])
+def test_training_tells_what_sweeps_for_the_audit_cost(tmp_path, capsys, method, told):
+    words = f"digits --model linear --method {method} --epochs 2 --evaluate.evidence_every 1".split()
+    assert main(["train", *words, "--out", str(tmp_path / "run"), "--quiet"]) == 0
+    assert ("seconds of sweeps for elr audit" in capsys.readouterr().out) == told

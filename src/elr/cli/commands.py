@@ -152,6 +152,8 @@ def _print_summary(run: Run) -> None:
     if rate is not None and run.config.method.arguments.get("rate", rate) is None:
         print(f"{'noise rate, estimated from training losses':<52}{rate:>8.1%}")
     print(f"{'training seconds':<52}{summary['seconds']:>8.1f}")
+    if summary.get("evidence_seconds"):  # of a method that shows mixed inputs only
+        print(f"{'seconds of sweeps for elr audit, beside them':<52}{summary['evidence_seconds']:>8.1f}")
     print(f"run directory: {run.path}")
 
 
