@@ -852,3 +852,24 @@ def test_a_file_name_that_is_not_utf8_is_named(
         pytest.skip("this file system has UTF-8 names only")
     assert main(["train", str(tmp_path / "photos"), "--epochs", "1", "--out", str(tmp_path / "run")]) == 2
     assert "is not UTF-8; rename it" in capsys.readouterr().err
+
+
+def three_layers(middle: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Linear(X.shape[1], 8), middle, nn.Linear(8, 2))
+
+
+def test_a_run_goes_on_with_the_network_it_began_with_and_no_other(tmp_path: Path) -> None:
+    """Weights of a network with another activation would fit."""
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        elr.fit(three_layers(nn.ReLU()), (X, Y), out=out, epochs=3, progress=Interrupt())
+    for other in (three_layers(nn.Tanh()), nn.Sequential(nn.Linear(X.shape[1], 2))):
+        with pytest.raises(ValueError, match=r"run holds a run of another network: network\.txt in it says which"):
+            elr.fit(other, (X, Y), out=out, epochs=3, resume=True)
+    run = elr.fit(three_layers(nn.ReLU()), (X, Y), out=out, epochs=3, resume=True)
+    assert len(run.records) == 3
+    with pytest.raises(ValueError, match="another network"):  # a finished one is not taken for that of another either
+        elr.fit(three_layers(nn.Tanh()), (X, Y), out=out, epochs=3, resume=True)
+    with pytest.raises(ValueError, match=r"the network does not fit the weights of .*run: Missing key") as caught:
+        elr.Run(out, nn.Linear(X.shape[1], 2)).predict(X)
+    assert "\n" not in str(caught.value)

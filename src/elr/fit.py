@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -32,6 +33,9 @@ from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text
 from elr.run import Run, model_function
 
+NETWORK = "network.txt"
+ADDRESS = re.compile("0x[0-9a-fA-F]+")  # of an object in memory: another one in every process
+
 
 def fit(
     model: str | Mapping[str, Any] | nn.Module | Callable[[], nn.Module],
@@ -46,6 +50,8 @@ def fit(
     **settings: Any,
 ) -> Run:
     """Train on noisy labels and return a handle on the run directory.
+
+    One at a time in a process: seeds and threads of torch are the process's own; they are given back when it ends.
 
     Args:
         model: a name (``elr models`` lists them) or a table such as ``{"name": "mlp", "dropout": 0.1}``, a module, or a
@@ -101,6 +107,9 @@ def run_job(
 ) -> Path:
     """Train a configuration in a directory of its own; returns at once if it is finished and ``resume`` is given."""
     claim(out, config, resume=resume)
+    custom = config.model.name.startswith(CUSTOM)
+    if custom and (out / NETWORK).is_file() and (out / NETWORK).read_text(encoding="utf-8") != described(make_model):
+        raise ValueError(f"{out} holds a run of another network: {NETWORK} in it says which")
     if (out / "summary.json").exists():
         if (out / "data.json").exists():
             same_data(out, data_facts(data))
@@ -109,6 +118,8 @@ def run_job(
     config = replace(config, runtime=replace(config.runtime, channels_last=fits))
     out.mkdir(parents=True, exist_ok=True)
     with alone(out, f"another process is training in {out}: wait for it, or choose another --out"):
+        if custom:
+            write_text(out / NETWORK, described(make_model))
         _train_in(out, config, data, make_model, progress or Silent())
     return out
 
@@ -159,7 +170,9 @@ def claim(out: Path, config: Config, *, resume: bool) -> None:
     if not (out / "config.toml").is_file():
         raise ValueError(f"{out} is not empty and not a run; choose another --out")
     if not resume:
-        raise ValueError(f"{out} already holds a run; go on with --resume, or choose another --out")
+        raise ValueError(
+            f"{out} already holds a run; go on with --resume (resume=True in Python), or choose another --out"
+        )
     saved = read_toml(out / "config.toml")
     mine = {key: value for key, value in config.identity().items() if value is not None}
     free = set(config.flat()) - set(config.identity())
@@ -173,6 +186,14 @@ def _plain(key: str, value: Any) -> Any:
     if key == "data.source" and value is not None:
         return str(Path(value))  # photos/ is photos
     return list(value) if isinstance(value, tuple) else value
+
+
+def described(make_model: Callable[[], nn.Module]) -> str:
+    """A network that was given as an object, in words: configurations know only those that have a name."""
+    with private_randomness(torch.device("cpu")):
+        net = make_model()
+    shapes = [f"{name} {tuple(value.shape)}" for name, value in net.state_dict().items() if isinstance(value, Tensor)]
+    return ADDRESS.sub("0x", "\n".join([repr(net), "", *shapes, ""]))
 
 
 def check_network(make_model: Callable[[], nn.Module], data: Data, *, channels_last: bool = True) -> bool:

@@ -115,7 +115,10 @@ class Run:
             which = "selected" if chosen else "last"
         name = "model" if which == "last" else "selected"
         tensors, _ = read_tensors(self.path / f"{name}.safetensors")
-        method.load_state_dict(tensors)
+        try:
+            method.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"the network does not fit the weights of {self.path}: {_second_line(error)}") from error
         return method.eval()
 
     def predict_proba(self, x: Any, *, which: Which = "result", batch_size: int = 512) -> npt.NDArray[np.float32]:
@@ -191,6 +194,12 @@ class Run:
             name: getattr(trained, name) for name in ("path_column", "label_column", "split_column", "id_column")
         }
         return DataConfig(source=source, image_size=size, root=root, on_bad_file=trained.on_bad_file, **columns)
+
+
+def _second_line(error: RuntimeError) -> str:
+    """torch's first line says that something does not fit, the second what."""
+    lines = str(error).splitlines()
+    return lines[min(1, len(lines) - 1)].strip()
 
 
 def model_function(model: nn.Module | Callable[[], nn.Module]) -> Callable[[], nn.Module]:
