@@ -129,3 +129,12 @@ def test_every_setting_of_the_comparisons_can_be_run():
         for method in methods:
             assert setting.config(method).method.name == method
     assert len(told) == 21
+
+
+@pytest.mark.parametrize(("classes", "written"), [(100, True), (101, False)])
+def test_the_summary_of_many_classes_stays_small(classes, written):
+    y = np.arange(4 * classes) % classes
+    p = np.full((len(y), classes), 0.1 / classes) + 0.9 * np.eye(classes)[y]
+    issues = elr.find_label_issues(y, p)
+    assert issues.transition.shape == (classes, classes)
+    assert (issues.summary()["transition"] is not None) == written

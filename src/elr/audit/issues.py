@@ -12,6 +12,7 @@ from elr.audit.evidence import Evidence, Rows
 from elr.audit.quality import Judgement, judge
 
 Array = npt.NDArray[Any]
+MOST_CLASSES = 100  # whose transition matrix is written out
 THRESHOLD = 0.5  # of label quality: below it the label is more likely wrong than right
 
 
@@ -112,7 +113,8 @@ class LabelIssues:
             "noise_range": list(self.noise_range),
             "noise_rate_rests_on": "labels that are confused the same way in all examples of a class",
             "classes": list(self.classes),
-            "transition": self.transition.tolist(),
+            # Of a thousand classes it would be thirty megabytes of text; .transition has it.
+            "transition": self.transition.tolist() if len(self.classes) <= MOST_CLASSES else None,
             "confused_pairs": self.confused_pairs(),
             "class_health": self.class_health(),
             "warnings": list(self.warnings),
