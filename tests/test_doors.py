@@ -873,3 +873,35 @@ def test_a_run_goes_on_with_the_network_it_began_with_and_no_other(tmp_path: Pat
     with pytest.raises(ValueError, match=r"the network does not fit the weights of .*run: Missing key") as caught:
         elr.Run(out, nn.Linear(X.shape[1], 2)).predict(X)
     assert "\n" not in str(caught.value)
+
+
+def test_fit_takes_test_data_and_ids_beside_arrays(tmp_path: Path) -> None:
+    names = [f"row {k}" for k in range(len(X))]
+    data = {"source": (X, Y), "test": (X[:40], Y[:40]), "ids": names}
+    run = elr.fit("linear", data, epochs=2, out=tmp_path / "run")
+    assert run.facts["test_examples"] == 40
+    assert run.summary["test_accuracy"] == pytest.approx(np.mean(run.predict(X[:40]) == Y[:40]))
+    assert set(run.label_issues()["id"]) == set(names)
+
+
+def test_fit_takes_a_test_dataset(tmp_path: Path) -> None:
+    def part(rows: slice) -> TensorDataset:
+        return TensorDataset(torch.from_numpy(X[rows]), torch.from_numpy((Y[rows] == "up").astype(np.int64)))
+
+    run = elr.fit("linear", {"source": part(slice(60)), "test": part(slice(60, 96))}, epochs=1, out=tmp_path / "run")
+    assert (run.facts["train_examples"], run.facts["test_examples"]) == (54, 36)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"source": (X, Y), "test": X}, r"test must be a pair of arrays \(X, y\) as the source is, got ndarray"),
+        ({"source": TensorDataset(torch.zeros(4, 2)), "ids": [1, 2, 3, 4]}, "ids are for arrays"),
+        ({"source": (X, Y), "ids": [1, 1]}, "id 1 occurs more than once"),
+        ({"source": "digits", "test": (X, Y)}, "unknown option 'data.test'"),
+    ],
+)
+def test_what_stands_beside_the_data_must_fit_them(data: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        elr.fit("linear", data, epochs=1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

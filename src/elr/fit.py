@@ -58,7 +58,9 @@ def fit(
             function that builds one. A method with two networks copies a module and calls a function twice; where the
             two learn from each other's choices (co-teaching and kin) only a function will do.
         data: a name (digits, cifar10, cifar100), a path (image folder, manifest, .npz), a pair of arrays (X, y), a
-            map-style torch dataset of (x, y), or a table such as ``{"source": any of these, "augment": False}``.
+            map-style torch dataset of (x, y), or a table such as ``{"source": any of these, "augment": False}``. Beside
+            arrays and datasets it may hold ``"test"``, another pair or dataset, whose labels judge and choose nothing,
+            and beside arrays ``"ids"``, by which an audit names them (else row numbers).
         method: a name, or a table such as ``{"name": "elr", "lam": 7, "beta": 0.9}``.
         epochs: epochs to train.
         seed: of everything random.
@@ -71,12 +73,13 @@ def fit(
     """
     tables = {"method": method, "epochs": epochs, "seed": seed, **settings}
     source, options = (data.get("source"), dict(data)) if isinstance(data, Mapping) else (data, {"source": data})
+    beside = {key: options.pop(key) for key in ("test", "ids") if key in options and not isinstance(source, str | Path)}
     options["source"] = str(source) if isinstance(source, str | Path) else PYTHON + _kind_of(source)
     tables["data"] = options
     own = None if isinstance(model, str | Mapping) else model
     tables["model"] = model if own is None else f"{CUSTOM}{_name_of(own)}"
     config = resolve(flatten(tables))
-    loaded = _load(source, config)
+    loaded = _load(source, config, **beside)
     path = Path(out) if out is not None else default_out(config, loaded)
     maker = config.model_maker(loaded.shape, loaded.num_classes) if own is None else model_function(own)
     run_job(config, loaded, maker, path, resume=resume, progress=watching(progress, config))
@@ -386,15 +389,21 @@ def _selected(job: Job, outcome: Outcome, chosen: Mapping[str, Any]) -> Mapping[
     return found
 
 
-def _load(data: Any, config: Config) -> Data:
+def _load(data: Any, config: Config, *, test: Any = None, ids: Any = None) -> Data:
     if isinstance(data, Data):
         return data
     if isinstance(data, str | Path):
         return load(config.data, config.noise, config.seed)
+    how: dict[str, Any] = {"config": config.data, "noise": config.noise, "seed": config.seed}
     if _is_pair(data):
-        return from_arrays(data[0], data[1], config=config.data, noise=config.noise, seed=config.seed)
+        if test is not None and not _is_pair(test):
+            raise ValueError(f"test must be a pair of arrays (X, y) as the source is, got {type(test).__name__}")
+        x_test, y_test = (None, None) if test is None else test
+        return from_arrays(*data, x_test=x_test, y_test=y_test, ids=ids, **how)
+    if ids is not None:
+        raise ValueError("ids are for arrays: the examples of a dataset are known by their row")
     with private_randomness(torch.device("cpu")):  # every item is read once, and may be drawn
-        return from_dataset(data, config=config.data, noise=config.noise, seed=config.seed)
+        return from_dataset(data, test=test, **how)
 
 
 def _kind_of(data: Any) -> str:
