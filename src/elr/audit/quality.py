@@ -14,6 +14,7 @@ LEAST_WRONG = 0.5  # labels: with none at all every quality would be 1, and ther
 ODDS_MOST = 1000.0  # beyond all log odds that can occur
 GRID = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # sharpenings to choose from where there are held-out rows
 CLEANER = 0.05  # more of the held-out labels believed than chance and evaluation without augmentation explain
+LEARNT = 0.5  # of the labels that are believed only where they were trained on: wrong ones (docs/LOG.md, 2026-11-18)
 DOUBT = 0.04  # error of a share of wrong labels that rests on beliefs, besides that of having drawn few rows
 
 
@@ -117,9 +118,10 @@ def combined(rate: float, outside: Outside, agrees: npt.NDArray[np.bool_], held:
     """The share of wrong labels found in training rows and the one in held-out rows, each by what it can be trusted.
 
     In held-out rows their number limits it. In training rows belief is coloured by the labels, and by how much is
-    seen from how much more often it agrees with labels of rows it was trained on.
+    seen from how much more often it agrees with labels of rows it was trained on: half of that are wrong labels that
+    were learnt, the rest right ones of hard examples.
     """
-    doubt = max(DOUBT, float(agrees[~held].mean() - agrees[held].mean()))
+    doubt = max(DOUBT, LEARNT * float(agrees[~held].mean() - agrees[held].mean()))
     trust = doubt**2 / (doubt**2 + outside.error**2)
     return float(trust * outside.rate + (1.0 - trust) * rate)
 
