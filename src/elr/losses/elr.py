@@ -2,12 +2,15 @@
 
 import functools
 import math
+import warnings
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 
 from elr.losses.label import wide
+from elr.parts.ranks import gathered, several
 from elr.parts.table import ExampleTable, normalised
 
 Reduction = Literal["mean", "sum", "none"]
@@ -230,6 +233,9 @@ class ELRLoss(nn.Module):
         clamp_penalty: also clamp p inside the penalty, as the authors' code does.
         reduction: "mean", "sum" or "none".
         ignore_index: if given, rows with this label add nothing to the loss and leave their target alone.
+        group: for DistributedDataParallel, ``torch.distributed.group.WORLD``: the predictions of all its processes go
+            into the targets of each, so that an example has one memory whichever process meets it. All must then call
+            the loss equally often.
     """
 
     def __init__(
@@ -243,6 +249,7 @@ class ELRLoss(nn.Module):
         clamp_penalty: bool = False,
         reduction: Reduction = "mean",
         ignore_index: int | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         if num_examples < 1 or num_classes < 2:
@@ -258,6 +265,13 @@ class ELRLoss(nn.Module):
         self.reduction = reduction
         self.ignore_index = ignore_index
         self.targets = ExampleTable(num_examples, num_classes)
+        self.group = group
+        if group is None and several():
+            warnings.warn(
+                "ELRLoss remembers what this process predicts and no other: give group=torch.distributed.group.WORLD, "
+                "or give every process the same examples in all epochs",
+                stacklevel=2,
+            )
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None  # ce, penalty, ignored rows
 
     def forward(self, logits: Tensor, labels: Tensor, index: Tensor | None = None, *, update: bool = True) -> Tensor:
@@ -298,7 +312,10 @@ class ELRLoss(nn.Module):
         p = floored(p.detach().float(), self.floor)
         if ignored is not None:
             p = p.masked_fill(ignored.unsqueeze(1), math.nan)  # a NaN row leaves its target alone
-        return self.targets.average_in(index, p, self.beta)  # PAPER Eq. 9
+        if self.group is None:
+            return self.targets.average_in(index, p, self.beta)  # PAPER Eq. 9
+        everywhere, predictions, own = gathered(index, p, self.group)
+        return self.targets.average_in(everywhere, predictions, self.beta)[own]
 
     def probabilities(self) -> Tensor:
         """Targets normalised to sum to 1, (n, C): the model's averaged belief; uniform for a row never visited."""
