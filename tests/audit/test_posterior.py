@@ -151,9 +151,10 @@ def test_pooling_finds_how_much_groups_differ(strength):
 
 def test_the_surest_rows_are_taken_class_by_class():
     p = np.array([[0.8, 0.2], [0.9, 0.1], [0.6, 0.4], [0.55, 0.45], [0.3, 0.7], [0.1, 0.9]])
-    assert surest(p, 0.5).tolist() == [1, 0, 5]
-    assert surest(p, 0.1).tolist() == [1, 5]  # one of each class at the least
-    assert sorted(surest(p, 1.0)) == list(range(6))
+    half, few, all_ = (rows.tolist() for rows in surest(p, (0.5, 0.1, 1.0)))
+    assert half == [1, 0, 5]
+    assert few == [1, 5]  # one of each class at the least
+    assert sorted(all_) == list(range(6))
 
 
 def test_sure_rows_are_all_counted_and_unsure_ones_left_out():

@@ -6,6 +6,7 @@ that a transition matrix gives (the paper's Eq. 1 turned around). T is counted w
 was not trained on, or, where there are none, fitted by EM.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -103,14 +104,13 @@ def transition(counts: Floats) -> Floats:
     return T
 
 
-def surest(p: Floats, share: float) -> Ints:
-    """Rows that are believed most, a share of those of each believed class, and one at the least."""
+def surest(p: Floats, shares: Sequence[float]) -> list[Ints]:
+    """Rows that are believed most, for each share: so many of those of each believed class, and one at the least."""
     best, sure = p.argmax(axis=1), p.max(axis=1)
-    found = []
-    for k in range(p.shape[1]):
-        own = np.flatnonzero(best == k)
-        found.append(own[np.argsort(-sure[own], kind="stable")][: int(np.ceil(share * len(own)))])
-    return np.concatenate(found)
+    order = np.lexsort((-sure, best))  # class by class, the surest first
+    size = np.bincount(best, minlength=p.shape[1])
+    place = np.arange(len(p)) - np.repeat(np.cumsum(size) - size, size)  # inside the class
+    return [order[place < share * np.repeat(size, size)] for share in shares]
 
 
 def counted(p: Floats, y: Ints) -> Floats:
@@ -125,7 +125,7 @@ def counted(p: Floats, y: Ints) -> Floats:
     def error(rows: Ints) -> float:
         return float(np.mean(1.0 - p[rows].max(axis=1))) ** 2 + 0.25 / len(rows)
 
-    rows = min((surest(p, share) for share in SHARES), key=error)
+    rows = min(surest(p, SHARES), key=error)
     counts = np.zeros((p.shape[1],) * 2)
     np.add.at(counts, (p[rows].argmax(axis=1), y[rows]), 1.0)
     return counts
