@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import class_shares, counted, pooled, posterior, sharpened, surest, transition
+from elr.audit.posterior import class_shares, counted, explained, pooled, posterior, sharpened, surest, transition
 from elr.audit.quality import combined, held_out, judge, moved, with_margin
 
 
@@ -147,6 +147,14 @@ def test_pooling_finds_how_much_groups_differ(strength):
     far = counts[:, 0] > 12
     factor = (found[far, 0] - share[0]) / (counts[far, 0] / 40 - share[0])
     np.testing.assert_allclose(factor, 40 / (40 + strength), rtol=0.05)
+
+
+def test_what_sharpenings_explain_is_what_their_posteriors_do():
+    _, y, p = drawn(np.random.default_rng(3), 500, symmetric(4, 0.3))
+    p[0], p[1] = [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]
+    T, gammas = symmetric(4, 0.2), (0.5, 1.0, 3.0)
+    expected = [(found.likelihood, found.rate) for found in (posterior(p, y, gamma, T) for gamma in gammas)]
+    np.testing.assert_allclose(explained(p, y, T, gammas), expected, rtol=1e-9)
 
 
 def test_the_surest_rows_are_taken_class_by_class():

@@ -53,10 +53,30 @@ def posterior(p: Floats, y: Ints, gamma: float, T: Floats | None = None) -> Post
     return Posterior(w, _odds(w, y), T, float(np.log(evidence).mean()))
 
 
+def explained(p: Floats, y: Ints, T: Floats, gammas: Sequence[float]) -> Floats:
+    """What ``posterior`` finds with each sharpening, (G, 2): mean log-likelihood of the labels, share of wrong ones.
+
+    Without the posteriors themselves, which is several times as quick where only these two numbers are wanted.
+    """
+    found = np.zeros((len(gammas), 2))
+    for j, own in enumerate(_by_label(p, y)):
+        log = np.log(np.maximum(own, TINY))
+        log -= log.max(axis=1, keepdims=True)
+        for g, gamma in enumerate(gammas):
+            a = np.exp(gamma * log)
+            evidence = np.maximum(a @ T[:, j], LEAST)
+            found[g] += np.log(evidence / a.sum(axis=1)).sum(), (1.0 - a[:, j] * T[j, j] / evidence).sum()
+    return found / len(y)
+
+
+def _by_label(a: Floats, y: Ints) -> list[Floats]:
+    """The rows with each label: all of them meet the same column of T, so that products with it are with a vector."""
+    return np.split(a[np.argsort(y, kind="stable")], np.cumsum(np.bincount(y, minlength=a.shape[1]))[:-1])
+
+
 def _fitted(a: Floats, y: Ints) -> Floats:
     """T by EM, from the counts of prediction and label on."""
-    # All rows with one label meet the same column of T, so that a round is two products of a with vectors.
-    groups = np.split(a[np.argsort(y, kind="stable")], np.cumsum(np.bincount(y, minlength=a.shape[1]))[:-1])
+    groups = _by_label(a, y)
     T = transition(np.stack([own.sum(axis=0) for own in groups], axis=1))
     for _ in range(ROUNDS):
         shares = [(1.0 / np.maximum(own @ column, LEAST)) @ own for own, column in zip(groups, T.T, strict=True)]

@@ -6,7 +6,18 @@ import numpy as np
 import numpy.typing as npt
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import TINY, Floats, Ints, Posterior, class_shares, counted, posterior, sigmoid, transition
+from elr.audit.posterior import (
+    TINY,
+    Floats,
+    Ints,
+    Posterior,
+    class_shares,
+    counted,
+    explained,
+    posterior,
+    sigmoid,
+    transition,
+)
 
 GAMMA = 2.0  # how far to sharpen where no held-out rows tell it: less, and EM takes all disagreement for hard examples
 GAMMA_LEAST = 1.5  # with which most disagreement passes for doubt: the low end of the range
@@ -97,8 +108,7 @@ def held_out(p: Floats, y: Ints) -> Outside:
     """
     counts = counted(p, y)
     T = transition(counts)
-    tried = (posterior(p, y, gamma, T) for gamma in GRID)  # one at a time: each is as large as p
-    likelihoods, rates = np.array([(each.likelihood, each.rate) for each in tried]).T
+    likelihoods, rates = explained(p, y, T, GRID).T
     weight = np.exp(len(y) * (likelihoods - likelihoods.max()))
     weight /= weight.sum()
     by_belief = float(weight @ rates)
