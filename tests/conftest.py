@@ -23,6 +23,14 @@ def g() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Tests that share a fixture of their module run in one process: it is made once, and some take half a minute."""
+    for item in items:
+        if any(fixtures[-1].scope == "module" for fixtures in item._fixtureinfo.name2fixturedefs.values()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What was not tested because the machine lacks something stands in the last lines, not among the dots."""
     reasons = {str(report.longrepr[-1]) for report in terminalreporter.stats.get("skipped", [])}
