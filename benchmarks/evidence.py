@@ -16,7 +16,7 @@ CASES = (
 )
 
 
-def run(rounds: int = 41) -> dict[str, Any]:
+def run(rounds: int = 21) -> dict[str, Any]:
     """Measure every case for CE, which has no targets of its own, ELR and ELR+."""
     keep_freed_blocks()
     rows = []
