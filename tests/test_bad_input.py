@@ -160,7 +160,7 @@ CASES = {
     "library model": ("train photos --model torchvision:resnet19", "did you mean torchvision:resnet18"),
     "schedule": (TRAIN + "--schedule cosin", "unknown schedule 'cosin'; did you mean 'cosine'?"),
     "noise": (TRAIN + "--noise symmetrik", "unknown noise 'symmetrik'; did you mean 'symmetric'?"),
-    "optimizer": (TRAIN + "--optim adagrad", "optim.name must be one of sgd, adam, got 'adagrad'"),
+    "optimizer": (TRAIN + "--optim adagrad", "optim.name must be one of sgd, adam, muon, got 'adagrad'"),
     "key in TOML": (TRAIN + "--config unknown_key.toml", "unknown option 'method.lamb'; did you mean 'method.lam'?"),
     "table in TOML": (TRAIN + "--config unknown_table.toml", "'optm.lr'; did you mean 'optim.lr'?"),
     "top key in TOML": (TRAIN + "--config unknown_top.toml", "unknown option 'epoch'; did you mean 'epochs'?"),

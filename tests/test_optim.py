@@ -172,10 +172,10 @@ def test_adam_trains_from_the_configuration():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"name": "adagrad"}, "optim.name must be one of sgd, adam, got 'adagrad'"),
+        ({"name": "adagrad"}, "optim.name must be one of sgd, adam, muon, got 'adagrad'"),
         ({"name": "adam", "beta1": 1.0}, r"optim.beta1 must lie in \[0, 1\), got 1.0"),
         ({"name": "adam", "beta2": -0.1}, r"optim.beta2 must lie in \[0, 1\), got -0.1"),
-        ({"name": "adam", "nesterov": True}, "optim.nesterov is for sgd, not for adam"),
+        ({"name": "adam", "nesterov": True}, "optim.nesterov is for sgd and muon, not for adam"),
         ({"beta1": 0.5}, "optim.beta1 and optim.beta2 are for adam, not for sgd"),
     ],
 )

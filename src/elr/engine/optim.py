@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-Name = Literal["sgd", "adam"]
+from elr.engine.muon import Muon, filters
+
+Name = Literal["sgd", "adam", "muon"]
+TURN = 0.1  # per step of Muon
 # What optimizers remember of a parameter, by the name it has in a checkpoint: torch's own name.
 STATE = {"momentum": "momentum_buffer", "exp_avg": "exp_avg", "exp_avg_sq": "exp_avg_sq", "step": "step"}
 
@@ -16,10 +19,16 @@ STATE = {"momentum": "momentum_buffer", "exp_avg": "exp_avg", "exp_avg_sq": "exp
 class OptimConfig:
     """How weights are updated."""
 
-    name: Name = field(default="sgd", metadata={"help": "optimizer: sgd or adam"})
+    name: Name = field(default="sgd", metadata={"help": "optimizer: sgd, adam or muon"})
     lr: float = field(default=0.02, metadata={"help": "learning rate at its peak"})
-    momentum: float = field(default=0.9, metadata={"help": "momentum of sgd, in [0, 1)"})
-    nesterov: bool = field(default=False, metadata={"help": "Nesterov momentum, for sgd"})
+    momentum: float = field(default=0.9, metadata={"help": "momentum of sgd and muon, in [0, 1)"})
+    nesterov: bool = field(default=False, metadata={"help": "Nesterov momentum, for sgd and muon"})
+    turn: float | None = field(
+        default=None,
+        metadata={
+            "help": "angle, about, that muon turns convolutions by in a step at the peak of lr; 0.1 unless given"
+        },
+    )
     beta1: float = field(default=0.9, metadata={"help": "memory of adam's mean of gradients, in [0, 1)"})
     beta2: float = field(default=0.999, metadata={"help": "memory of adam's mean of squared gradients, in [0, 1)"})
     weight_decay: float = field(default=1e-3, metadata={"help": "L2 coefficient, added to the gradient"})
@@ -30,6 +39,8 @@ class OptimConfig:
             raise ValueError(f"optim.name must be one of {', '.join(get_args(Name))}, got {self.name!r}")
         if not 0.0 < self.lr < float("inf"):
             raise ValueError(f"optim.lr must be positive, got {self.lr!r}")
+        if self.turn is not None and not 0.0 < self.turn < float("inf"):
+            raise ValueError(f"optim.turn must be positive, got {self.turn!r}")
         for memory in ("momentum", "beta1", "beta2"):
             if not 0.0 <= getattr(self, memory) < 1.0:
                 raise ValueError(f"optim.{memory} must lie in [0, 1), got {getattr(self, memory)!r}")
@@ -37,12 +48,14 @@ class OptimConfig:
             raise ValueError(f"optim.weight_decay must be at least 0, got {self.weight_decay!r}")
         if self.batch_size < 1:
             raise ValueError(f"optim.batch_size must be at least 1, got {self.batch_size!r}")
-        if self.nesterov and self.name != "sgd":
-            raise ValueError(f"optim.nesterov is for sgd, not for {self.name}")
+        if self.nesterov and self.name == "adam":
+            raise ValueError("optim.nesterov is for sgd and muon, not for adam")
         if self.nesterov and self.momentum == 0.0:
             raise ValueError("optim.nesterov needs optim.momentum above 0")
         if self.name != "adam" and (self.beta1, self.beta2) != (OptimConfig.beta1, OptimConfig.beta2):
             raise ValueError(f"optim.beta1 and optim.beta2 are for adam, not for {self.name}")
+        if self.name != "muon" and self.turn is not None:
+            raise ValueError(f"optim.turn is for muon, not for {self.name}")
 
 
 def scales(method: nn.Module) -> dict[Tensor, tuple[float, float]]:
@@ -57,18 +70,27 @@ def scales(method: nn.Module) -> dict[Tensor, tuple[float, float]]:
 
 
 def build_optimizer(method: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """SGD or Adam with one group for each pair of multipliers."""
+    """One group for each pair of multipliers; with muon, one more for the convolutions it turns."""
+    turned = filters(method) if config.name == "muon" else set()
+    if config.name == "muon" and not turned:
+        raise ValueError("optim muon turns convolutions without a bias, and this network has none: use sgd or adam")
     by_scale: dict[tuple[float, float], list[Tensor]] = {}
     for parameter, scale in scales(method).items():
-        by_scale.setdefault(scale, []).append(parameter)
-    groups = [
+        if parameter not in turned:
+            by_scale.setdefault(scale, []).append(parameter)
+    groups: list[dict[str, Any]] = [
         {"params": params, "lr_scale": lr, "weight_decay": config.weight_decay * decay}
         for (lr, decay), params in by_scale.items()
     ]
     fused = all(p.device.type in ("cpu", "cuda") for p in method.parameters())
     if config.name == "adam":
         return torch.optim.Adam(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=fused)
-    sgd = torch.optim.SGD(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
+    if turned:
+        kernels = [parameter for parameter in scales(method) if parameter in turned]
+        turn = TURN if config.turn is None else config.turn
+        groups.append({"params": kernels, "lr_scale": turn / config.lr, "weight_decay": 0.0, "filters": True})
+    kind = Muon if turned else torch.optim.SGD
+    sgd = kind(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
     forget(sgd)
     return sgd
 
