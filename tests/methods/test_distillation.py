@@ -38,15 +38,18 @@ def test_noise_matrix_counts_rows_by_how_likely_they_are_of_a_class():
     assert noise_matrix(torch.zeros(1, 3), torch.tensor([0]), 0.0).isfinite().all()
 
 
-@pytest.mark.parametrize(("rounds", "sharpen", "lengths"), [(1, 1.0, [8, 5]), (2, 1.5, [8, 2, 3])])
-def test_elr_distill_follows_its_oracle(rounds, sharpen, lengths):
-    method = METHODS["elr_distill"](first=8.0, rounds=rounds, sharpen=sharpen)
+@pytest.mark.parametrize(
+    ("rounds", "sharpen", "fresh", "lengths"),
+    [(1, 1.0, True, [8, 5]), (2, 1.5, True, [8, 2, 3]), (2, 1.5, False, [8, 2, 3])],
+)
+def test_elr_distill_follows_its_oracle(rounds, sharpen, fresh, lengths):
+    method = METHODS["elr_distill"](first=8.0, rounds=rounds, sharpen=sharpen, fresh=fresh)
     run = watch(method)
     stages = {}
     for batches in run.passes:
         stages.setdefault(batches[0][1].stage, []).append([rows.tolist() for rows, _ in batches])
     assert [len(epochs) for epochs in stages.values()] == lengths
-    values = {"prior": 1.0, "sharpen": sharpen, "lam": 3.0, "beta": 0.7, "floor": 1e-4, "clamp_penalty": False}
+    values = {"prior": 1.0, "sharpen": sharpen, "fresh": fresh, "lam": 3.0, "beta": 0.7, "floor": 1e-4, "clamp_penalty": False}
     oracle = elr_distill.train(run.start, run.x, run.y, list(stages.values()), 3, **values, **OPTIM)
     assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights",))
 

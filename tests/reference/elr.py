@@ -45,6 +45,7 @@ def train(
     floor: float,
     clamp_penalty: bool,
     recorded: Sequence[Sequence[Tensor]] | None = None,
+    descent: Descent | None = None,
     **optim: float,
 ) -> Trajectory:
     """Algorithm 1. The table of targets is float32, as a memory of n x C numbers is in practice.
@@ -52,7 +53,7 @@ def train(
     With ``recorded``, each step goes on from those targets instead of its own: one step's rounding is then all that can
     differ, and weights must agree to the last digits.
     """
-    descent, out = Descent(net, **optim), Trajectory()
+    descent, out = descent or Descent(net, **optim), Trajectory()
     net.train()
     targets = torch.zeros(len(x), num_classes, dtype=torch.float32)
     for k, batch in enumerate(batches):

@@ -36,6 +36,7 @@ def train(
     *,
     prior: float,
     sharpen: float,
+    fresh: bool,
     lam: float,
     beta: float,
     floor: float,
@@ -43,16 +44,18 @@ def train(
     **optim: float,
 ) -> Trajectory:
     first = [batch for epoch in steps[0] for batch in epoch]
-    out = train_elr(
-        nets[0], x, y, first, num_classes, lam=lam, beta=beta, floor=floor, clamp_penalty=clamp_penalty, **optim
-    )
-    p = out.targets[-1][0]
-    (net,) = nets[1:]
+    net, *others = nets
     descent = Descent(net, **optim)
+    values = {"lam": lam, "beta": beta, "floor": floor, "clamp_penalty": clamp_penalty}
+    out = train_elr(net, x, y, first, num_classes, descent=descent, **values)
+    p = out.targets[-1][0]
+    if fresh:
+        (net,) = others
+        descent = Descent(net, **optim)
     for k, epochs in enumerate(steps[1:]):
         q = posterior(p, y, prior, sharpen)
         net.train()
-        if k == 1:
+        if k == (1 if fresh else 0):
             descent.lr *= 0.6
         for epoch in epochs:
             for batch in epoch:

@@ -32,11 +32,13 @@ class ELRDistill(ELR):
         beta: memory of ELR's running average, in [0, 1).
         first: epochs of ELR, a fraction of the run if at most 1; the rest is for the new network.
         rounds: how often the new network gets posteriors, each for an equal part of its epochs, after the
-            first at .6 of the learning rate.
+            first at .6 of the learning rate (without ``fresh``, all of them).
         sharpen: power of the probabilities that posteriors are made of. Averages over training, and networks that were
             shown strong views, are vaguer than they are right: above 1 makes up for it.
         strong: show the new network strongly augmented images, so that it cannot learn mistakes in the posteriors by
             heart: a noisy student, Xie et al., CVPR 2020.
+        fresh: begin with a new network after ELR. If not, ELR's own goes on: it keeps what little it has memorised, and
+            saves the epochs that a new one needs to come this far.
         prior: rows of a class that count as mislabelled evenly before any is seen; keeps posteriors from 0 and 1.
         floor: as in ELR.
         clamp_penalty: as in ELR.
@@ -59,6 +61,7 @@ class ELRDistill(ELR):
         rounds: int = 1,
         sharpen: float = 1.0,
         strong: bool = False,
+        fresh: bool = True,
         prior: float = 1.0,
         floor: float | None = None,
         clamp_penalty: bool = False,
@@ -72,6 +75,7 @@ class ELRDistill(ELR):
         self.rounds = rounds
         self.sharpen = sharpen
         self.strong = strong
+        self.fresh = fresh
         self.prior = prior
 
     def build(self, make_net: MakeNet, num_examples: int, num_classes: int) -> None:
@@ -80,10 +84,11 @@ class ELRDistill(ELR):
         self.posterior = ExampleTable(num_examples, num_classes)
 
     def plan(self, epochs: int) -> list[Stage]:
-        """ELR, then a network from the start; every round has a learning-rate curve of its own."""
+        """ELR, then a network from the start or its own; every round has a learning-rate curve of its own."""
         first = epochs_of(self.first, epochs)
         before, *after = shares(epochs, first, *[max(epochs - first, 0.0) / self.rounds] * self.rounds)
-        return [Stage(before), Stage(after[0], fresh=True), *(Stage(length, AGAIN) for length in after[1:])]
+        second = Stage(after[0], fresh=True) if self.fresh else Stage(after[0], AGAIN)
+        return [Stage(before), second, *(Stage(length, AGAIN) for length in after[1:])]
 
     def epoch(self, data: TrainData, clock: Clock) -> Iterator[Pass]:
         """One pass; after the first stage on strong views, if asked for."""
