@@ -49,7 +49,15 @@ def test_elr_distill_follows_its_oracle(rounds, sharpen, fresh, lengths):
     for batches in run.passes:
         stages.setdefault(batches[0][1].stage, []).append([rows.tolist() for rows, _ in batches])
     assert [len(epochs) for epochs in stages.values()] == lengths
-    values = {"prior": 1.0, "sharpen": sharpen, "fresh": fresh, "lam": 3.0, "beta": 0.7, "floor": 1e-4, "clamp_penalty": False}
+    values = {
+        "prior": 1.0,
+        "sharpen": sharpen,
+        "fresh": fresh,
+        "lam": 3.0,
+        "beta": 0.7,
+        "floor": 1e-4,
+        "clamp_penalty": False,
+    }
     oracle = elr_distill.train(run.start, run.x, run.y, list(stages.values()), 3, **values, **OPTIM)
     assert_same(run.trajectory, oracle, rtol=1e-5, names=("weights",))
 
