@@ -1,4 +1,4 @@
-"""SGD and Adam: what they compute, what a checkpoint keeps of them, and that resuming gives the same bits."""
+"""SGD, Adam and Muon: what they compute, what a checkpoint keeps of them, and that resuming gives the same bits."""
 
 import math
 from dataclasses import replace
@@ -18,6 +18,7 @@ from elr.methods import METHODS
 
 SGD = OptimConfig(lr=0.1, weight_decay=1e-3, batch_size=16)
 ADAM = OptimConfig(name="adam", lr=0.01, weight_decay=1e-2, beta1=0.8, beta2=0.95, batch_size=16)
+MUON = OptimConfig(name="muon", lr=0.1, turn=0.07, nesterov=True, weight_decay=1e-3, batch_size=16)
 both = pytest.mark.parametrize("optim", [SGD, ADAM], ids=["sgd", "adam"])
 
 
@@ -117,13 +118,15 @@ def test_images_are_channels_last_unless_told_otherwise_and_never_on_mps():
     assert not RuntimeConfig().layout(torch.device("mps"))
 
 
-@both
-def test_resume_is_bit_identical_in_channels_last(tmp_path, optim):
+@pytest.mark.parametrize("method", ["ce", "elr_plus"])
+@pytest.mark.parametrize("optim", [SGD, ADAM, MUON], ids=["sgd", "adam", "muon"])
+def test_resume_is_bit_identical_in_channels_last(tmp_path, optim, method):
     """Fused kernels walk through weights and their state side by side: both must have one memory layout."""
     data = images()
 
     def make_model():
-        return nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Conv2d(5, 4, 3), nn.Flatten(), nn.Linear(64, 3))
+        first = [nn.Conv2d(3, 5, 3, bias=False), nn.BatchNorm2d(5), nn.ReLU()]  # muon turns this one only
+        return nn.Sequential(*first, nn.Conv2d(5, 4, 3), nn.Flatten(), nn.Linear(64, 3))
 
     runs = {}
     for name in ("whole", "cut"):
@@ -131,12 +134,14 @@ def test_resume_is_bit_identical_in_channels_last(tmp_path, optim):
         out.mkdir()
         runtime = RuntimeConfig(device="cpu", channels_last=True)
         job = replace(
-            tiny_job(METHODS["ce"](), data=data, make_model=make_model, epochs=3, out=out), optim=optim, runtime=runtime
+            tiny_job(METHODS[method](), data=data, make_model=make_model, epochs=3, out=out),
+            optim=optim,
+            runtime=runtime,
         )
         if name == "cut":
             with pytest.raises(KeyboardInterrupt):
                 train(replace(job, progress=Stop(1)))
-            job = replace(job, method=METHODS["ce"]())
+            job = replace(job, method=METHODS[method]())
         train(job)
         runs[name] = [path.read_bytes() for path in checkpoints(out / "checkpoint")]
     assert runs["whole"] == runs["cut"]

@@ -72,12 +72,10 @@ def scales(method: nn.Module) -> dict[Tensor, tuple[float, float]]:
 def build_optimizer(method: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
     """One group for each pair of multipliers; with muon, one more for the convolutions it turns."""
     turned = filters(method) if config.name == "muon" else set()
-    if config.name == "muon" and not turned:
-        raise ValueError("optim muon turns convolutions without a bias, and this network has none: use sgd or adam")
+    kernels: list[Tensor] = []
     by_scale: dict[tuple[float, float], list[Tensor]] = {}
     for parameter, scale in scales(method).items():
-        if parameter not in turned:
-            by_scale.setdefault(scale, []).append(parameter)
+        (kernels if parameter in turned else by_scale.setdefault(scale, [])).append(parameter)
     groups: list[dict[str, Any]] = [
         {"params": params, "lr_scale": lr, "weight_decay": config.weight_decay * decay}
         for (lr, decay), params in by_scale.items()
@@ -85,11 +83,13 @@ def build_optimizer(method: nn.Module, config: OptimConfig) -> torch.optim.Optim
     fused = all(p.device.type in ("cpu", "cuda") for p in method.parameters())
     if config.name == "adam":
         return torch.optim.Adam(groups, lr=config.lr, betas=(config.beta1, config.beta2), fused=fused)
-    if turned:
-        kernels = [parameter for parameter in scales(method) if parameter in turned]
+    kind = torch.optim.SGD
+    if config.name == "muon":
+        if not kernels:
+            raise ValueError("optim muon turns convolutions without a bias, and this network has none: use sgd or adam")
         turn = TURN if config.turn is None else config.turn
         groups.append({"params": kernels, "lr_scale": turn / config.lr, "weight_decay": 0.0, "filters": True})
-    kind = Muon if turned else torch.optim.SGD
+        kind = Muon
     sgd = kind(groups, lr=config.lr, momentum=config.momentum, nesterov=config.nesterov, fused=fused)
     forget(sgd)
     return sgd
