@@ -32,13 +32,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from elr.audit.issues import LabelIssues, find_label_issues
 from elr.audit.truth import auroc, average_precision, calibration_error
 from elr.config import Config, resolve
 from elr.data import Data, Examples, load
+from elr.data.inputs import TensorInputs
 from elr.demo import SETTINGS as DIGITS
-from elr.fit import run_job
+from elr.engine.device import quick_precision
+from elr.job.run import run_job
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json
 from elr.run import Run, Which
@@ -65,9 +68,10 @@ NOISES: dict[str, dict[str, Any]] = {
 }
 FOLDS = {"ce5": ("ce", 5), "elr2": ("elr", 2)}  # name -> method, folds
 WHOLE = ("ce", "elr", "elr_plus")
-# The way of either tool first; the other way round, which tells finding from mending, only where training is quick.
+# The way of either tool first, then the other way round, which tells finding from mending.
 RETRAINED = ("retrain-corrected-ours", "retrain-pruned-cleanlab", "retrain-corrected-cleanlab", "retrain-pruned-ours")
-SEEDS = {"digits": 3, "cifar10": 1}
+# Seed 0 of CIFAR-10 was looked into for causes (docs/LOG.md, 2026-11-19): it may not judge what came of it.
+SEEDS = {"digits": (0, 1, 2), "cifar10": (1,)}
 
 
 class Setting(NamedTuple):
@@ -84,8 +88,11 @@ class Setting(NamedTuple):
     def config(self, method: str) -> Config:
         """The configuration of one run; evaluation only where it is needed."""
         quiet = {"evaluate.test_every": 0, "evaluate.train_every": 0, "runtime.threads": 1}
-        own = GENTLE if method in ("elr", "elr_plus") and self.settings["data.source"] == "cifar10" else {}
-        return resolve({**self.settings, **quiet, "method.name": method, **own})
+        on_cifar = self.settings["data.source"] == "cifar10"
+        own = GENTLE if on_cifar and method in ("elr", "elr_plus") else {}
+        # Every arm of a setting has the same; the result file says which.
+        precision = {"runtime.precision": quick_precision()} if on_cifar else {}
+        return resolve({**self.settings, **quiet, **precision, "method.name": method, **own})
 
 
 def on_digits() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -96,20 +103,25 @@ def on_digits() -> Iterator[tuple[str, dict[str, Any]]]:
         yield name.replace("asymmetric", "pair"), own
 
 
+def on_cifar(root: str, labels: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Settings on CIFAR-10 by the name of their noise, human labels last."""
+    base = {**CIFAR, "data.root": root}
+    for name, noise in NOISES.items():
+        yield name, {**base, **noise}
+    for column in ("aggregate", "random1") if labels else ():
+        yield f"human {column}", {**base, "data.labels": labels, "data.labels_column": column}
+
+
 def settings(root: str | None, labels: str | None) -> Iterator[Setting]:
     """All settings in order."""
-    for seed in range(SEEDS["digits"]):
+    for seed in SEEDS["digits"]:
         for name, noise in on_digits():
             yield Setting(f"digits, {name}, seed {seed}", {**DIGITS, **noise, "seed": seed})
     if root is None:
         return
-    base = {**CIFAR, "data.root": root}
-    for seed in range(SEEDS["cifar10"]):
-        for name, noise in NOISES.items():
-            yield Setting(f"cifar10, {name}, seed {seed}", {**base, **noise, "seed": seed})
-        for column in ("aggregate", "random1") if labels else ():
-            given = {"data.labels": labels, "data.labels_column": column}
-            yield Setting(f"cifar10, human {column}, seed {seed}", {**base, **given, "seed": seed})
+    for seed in SEEDS["cifar10"]:
+        for name, own in on_cifar(root, labels):
+            yield Setting(f"cifar10, {name}, seed {seed}", {**own, "seed": seed})
 
 
 class Bench:
@@ -148,10 +160,6 @@ class Bench:
     def jobs(self) -> list[str]:
         """Names of all runs of the first round."""
         return [*WHOLE, *(f"{name}-{k}" for name, (_, folds) in FOLDS.items() for k in range(folds))]
-
-    def retrained(self) -> tuple[str, ...]:
-        """Names of the runs on labels that were cleaned."""
-        return RETRAINED if self.setting.settings["data.source"] == "digits" else RETRAINED[:2]
 
     def run(self, name: str) -> Path:
         """Train one of them."""
@@ -289,20 +297,11 @@ class Bench:
             "CE, pruned by ours": "retrain-pruned-ours",
             "CE, pruned by cleanlab": "retrain-pruned-cleanlab",
         }
-        run = {*WHOLE, *self.retrained()}
-        return {
-            title: read_json(self.out / name / "summary.json")["test_accuracy"]
-            for title, name in names.items()
-            if name in run
-        }
+        return {title: read_json(self.out / name / "summary.json")["test_accuracy"] for title, name in names.items()}
 
 
 def _joined(parts: list[Examples]) -> Examples:
     """Splits one after the other."""
-    import torch
-
-    from elr.data.inputs import TensorInputs
-
     x = torch.cat([part.inputs.fetch(torch.arange(len(part))) for part in parts])
     y, ids = (np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "ids"))
     true = np.concatenate([part.y if part.y_true is None else part.y_true for part in parts])
@@ -344,7 +343,7 @@ def main() -> None:
             continue
         bench = Bench(setting, args.out)
         with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
-            for names in (bench.jobs(), bench.retrained()):
+            for names in (bench.jobs(), RETRAINED):
                 for done in pool.map(partial(_work, setting, args.out), names):
                     print(done, flush=True)
         given = {key: value for key, value in setting.settings.items() if key not in ("data.root", "data.labels")}
@@ -357,6 +356,7 @@ def main() -> None:
             "wrong": float(bench.wrong.mean()),
             "arms": bench.table(),
             "test_accuracy": bench.accuracies(),
+            "precision": bench.setting.config("ce").runtime.precision,
             "facts": {**facts(), "cleanlab": cleanlab},
         }
         write_json(path, json.loads(json.dumps(result)))

@@ -14,7 +14,7 @@ from typing import Any
 from elr.config import read_toml, resolve
 from elr.data import load
 from elr.engine.lines import Lines
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.report.figure1 import draw_figure1
 from elr.report.records import read_json, read_lines, write_json, write_text
 

@@ -17,7 +17,7 @@ import torch
 from elr.config import resolve
 from elr.data import load
 from elr.demo import KEYS, SETTINGS
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json
 

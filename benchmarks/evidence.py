@@ -4,7 +4,7 @@ from typing import Any
 
 from benchmarks.pairs import compare, interval, ratio
 from benchmarks.steps import passes
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 from elr.engine.witness import BYTES
 
 CASES = (
@@ -16,9 +16,9 @@ CASES = (
 )
 
 
+@freed_blocks_kept()
 def run(rounds: int = 21) -> dict[str, Any]:
     """Measure every case for CE, which has no targets of its own, ELR and ELR+."""
-    keep_freed_blocks()
     rows = []
     for model, shape, batch, batches in CASES:
         for method in ("ce", "elr", "elr_plus") if model == "small_cnn" else ("elr",):

@@ -6,14 +6,14 @@ import torch
 
 from benchmarks.pairs import compare, interval, ratio
 from benchmarks.update import update
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 
 BATCH = {"fastnet": 512, "resnet34": 128}
 
 
+@freed_blocks_kept()
 def run(rounds: int = 11) -> dict[str, Any]:
     """Measure both networks in both precisions."""
-    keep_freed_blocks()
     rows = []
     for precision in (torch.float32, torch.bfloat16):
         sides = {m: update(m, (3, 32, 32), batch, precision, torch.channels_last) for m, batch in BATCH.items()}

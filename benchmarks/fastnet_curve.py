@@ -17,7 +17,7 @@ import torch
 
 from elr.config import read_toml, resolve
 from elr.data import load
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.report.machine import facts
 from elr.report.records import read_json, read_lines, write_json
 

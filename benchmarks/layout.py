@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.pairs import compare, interval, ratio
 from benchmarks.update import update
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 
 NETWORKS = {  # network, shape of an image: images in a batch
     ("small_cnn", (1, 8, 8)): 64,
@@ -18,9 +18,9 @@ NETWORKS = {  # network, shape of an image: images in a batch
 LAYOUTS = {"contiguous": torch.contiguous_format, "channels-last": torch.channels_last}
 
 
+@freed_blocks_kept()
 def run(rounds: int = 9) -> dict[str, Any]:
     """Measure every network in both precisions."""
-    keep_freed_blocks()
     rows = []
     for (model, shape), batch in NETWORKS.items():
         for precision in (torch.float32, torch.bfloat16):

@@ -10,12 +10,13 @@ that was stopped goes on from its last epoch. Nothing else should run on the mac
 
 import argparse
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from elr.config import Config, read_toml, resolve
 from elr.data import load
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.report.drawing import new_figure, plain, write_figure
 from elr.report.records import read_json, read_lines, write_json
 
@@ -73,6 +74,8 @@ def _settings(config: Config) -> dict[str, Any]:
     return {
         "method": {"name": config.method.name, **config.method.arguments},
         "model": {"name": config.model.name, **config.model.arguments},
+        "optim": asdict(config.optim),
+        "schedule": {"name": config.schedule.name, **config.schedule.arguments},
         "epochs": config.epochs,
     }
 

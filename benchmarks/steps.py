@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from benchmarks.pairs import compare, interval, ratio
 from elr.data.inputs import TensorInputs
 from elr.data.stream import Stream, TrainData
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 from elr.engine.optim import OptimConfig, build_optimizer
 from elr.engine.witness import Witness
 from elr.methods import METHODS
@@ -80,9 +80,9 @@ def _scale(x: Tensor, ids: Tensor, key: int | None, *, strong: bool = False) -> 
     return x.float().div_(255)
 
 
+@freed_blocks_kept()
 def run(rounds: int = 31) -> dict[str, Any]:
     """Measure every case."""
-    keep_freed_blocks()
     rows = []
     for model, shape, batch, batches, names in CASES:
         sides = {name: passes(name, model, shape, batch, batches) for name in ("ce", *names)}

@@ -38,6 +38,7 @@ DOORS = {
     "demo",
     "estimator",
     "fit",
+    "job",
     "pages",
     "plan",
     "reproduce",

@@ -91,4 +91,5 @@ def _audited(setting: str, results: Sequence[dict[str, Any]]) -> str:
         f"{name} {mean([100 * accuracy[name] for accuracy in tested if name in accuracy], '.1f')}" for name in tested[0]
     )
     facts = results[0]["facts"]
-    return f"{head}{''.join(lines)}\nTest accuracy: {accuracies}. ({facts['cpu']}, torch {facts['torch']})\n"
+    machine = f"{facts['cpu']}, torch {facts['torch']}, {results[0].get('precision', 'float32')}"
+    return f"{head}{''.join(lines)}\nTest accuracy: {accuracies}. ({machine})\n"

@@ -1,5 +1,8 @@
 """The paper's figures and tables."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from docs.render.markdown import ROOT, plain, table
 from elr.report.records import read_json
 from elr.reproduce.catalogue import EXPERIMENTS
@@ -20,9 +23,27 @@ def _experiment(name: str) -> str:
     _, _, text = (folder / f"{name}.md").read_text(encoding="utf-8").partition("\n\n")
     picture = f"![{experiment.title}](../results/reproduce/{name}/{name}.png)\n\n"
     picture = picture if (folder / f"{name}.png").exists() else ""
-    facts = about["facts"]
-    source = f"`results/reproduce/{name}` (`{about['command']}`, {about['scale']} scale; {facts['cpu']}, torch "
-    return head + text.rstrip("\n") + f"\n\n{picture}{source}{facts['torch']}).\n"
+    source = f"`results/reproduce/{name}` (`{about['command']}`, {about['scale']} scale; {_made_of(about)})."
+    return head + text.rstrip("\n") + f"\n\n{picture}{source}\n"
+
+
+def _made_of(about: Mapping[str, Any]) -> str:
+    """What was run, and where; of what trains nothing, where it was computed."""
+    made = about["made_of"]
+    if not made["runs"]:
+        return f"{about['facts']['cpu']}, torch {about['facts']['torch']}"
+    words = {"networks": "{}", "epochs": "{} epochs", "seeds": "seed {}", "precision": "{}", "machines": "{}"}
+    parts = [_shares(made[key], word) for key, word in words.items()]
+    runs = f"{made['runs']} run{'s' if made['runs'] > 1 else ''}, {made['minutes']:.0f} minutes of training"
+    return "; ".join([runs, *parts])
+
+
+def _shares(counts: Mapping[str, int], word: str) -> str:
+    """``float32 (17), bfloat16 (6)``; without numbers if all are alike."""
+    if len(counts) == 1:
+        return word.format(next(iter(counts)))
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return ", ".join(f"{word.format(what)} ({count})" for what, count in ordered)
 
 
 def paper_scale() -> str:

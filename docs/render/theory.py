@@ -32,7 +32,8 @@ def claims() -> str:
     point = (
         f"Judged at n = {n:,}, p = {p:,}, sigma = {base['sigma']:g}, Delta = {base['delta']:g}, eta = {base['eta']:g}"
     )
-    source = f"`results/theory/theory.json` (`{found['command']}`, {found['cpu_seconds']:.0f} s of one core; "
+    took = f"{found['seconds']:.0f} s, {found['cpu_seconds']:.0f} s of processor time"
+    source = f"`results/theory/theory.json` (`{found['command']}`, {took}; "
     return (
         table(head, rows)
         + f"\n{point}; {source}{facts['cpu']}, {found['threads']} thread(s), torch {facts['torch']}).\n"

@@ -9,7 +9,7 @@ from elr.audit.write import write_issues
 from elr.config import Config, resolve
 from elr.data import load
 from elr.engine.train import Progress
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.pages import write_report
 from elr.report.figure1 import draw_figure1
 from elr.report.records import read_json, read_lines, write_json

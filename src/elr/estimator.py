@@ -22,7 +22,9 @@ from elr.data.inputs import as_inputs, in_units_of, pixels_of
 from elr.data.stream import Inputs
 from elr.engine.evaluate import EvaluateConfig, Evaluator
 from elr.engine.train import Job, train
-from elr.fit import check_network, gathered, watching
+from elr.fit import watching
+from elr.job.kept import gathered
+from elr.job.network import check_network
 from elr.methods.base import Method, check_range
 from elr.parts.table import normalised
 from elr.run import model_function

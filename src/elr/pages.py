@@ -23,10 +23,12 @@ from elr.audit.threshold import Cut
 from elr.audit.write import CHECKED, DRAWN
 from elr.config import read_toml
 from elr.data import Examples, load
+from elr.data.inputs import fingerprint
 from elr.data.load import PYTHON
 from elr.noise import NoiseManifest
 from elr.report.page import EVIDENCE, write_page
-from elr.report.records import Record, read_json
+from elr.report.records import Record, checked, read_json
+from elr.report.sections import TERMS
 from elr.report.view import Bin, Calibration, Drawn, Neighbour, Picture, RunView, Suspect
 from elr.run import Run
 
@@ -35,6 +37,11 @@ NEAR = 4  # neighbours of each kind
 SMALL, LARGE = 32, 96  # pixels of a side: smaller pictures are enlarged, larger ones reduced
 BINS = 10
 VALUES = 16  # of a row of features that are shown
+NUMBER = (int, float)
+DRAWN_KEYS = (
+    "clean_correct", "wrong_correct", "wrong_memorized", "wrong_other", "train_agreement", "val_accuracy",
+    "test_accuracy", "loss", *TERMS,
+)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -71,14 +78,14 @@ def view_of(run: Run, suspects: int = SUSPECTS, cut: Cut = WHERE_DATA_SAY, name:
         lacks.append("The run is not finished: the curves end where it stopped.")
     summary: Mapping[str, Any] = {}
     if run.finished:
-        summary = _if_readable(lambda: run.summary, {}, lacks, "What training led to is not told")
+        summary = _if_readable(lambda: _summary(run), {}, lacks, "What training led to is not told")
     return RunView(
         key=_key(run),
         name=name or run.path.resolve().name,
         path=str(run.path),
         classes=run.classes,
         summary=summary,
-        records=_if_readable(lambda: _epochs(run.records), [], lacks, "Curves are not shown"),
+        records=_if_readable(lambda: _epochs(run), [], lacks, "Curves are not shown"),
         audit=None if issues is None else issues.summary(),
         confusion=None if issues is None else issues.confusion.tolist(),
         calibration=calibration,
@@ -110,11 +117,30 @@ def _names(paths: Sequence[Path]) -> list[str]:
     return [path.resolve().name for path in paths]  # the same run twice
 
 
-def _epochs(records: Sequence[Record]) -> list[Record]:
+def _epochs(run: Run) -> list[Record]:
     """Records, if they are of epochs."""
+    records, path = run.records, run.path / "records.jsonl"
     if strange := [r for r in records if not (isinstance(r, dict) and isinstance(r.get("epoch"), int))]:
         raise ValueError(f"{len(strange):,} of {len(records):,} records do not say of which epoch they are")
-    return list(records)
+    return [checked(path, record, dict.fromkeys(DRAWN_KEYS, NUMBER)) for record in records]
+
+
+def _data_facts(run: Run, lacks: list[str]) -> Mapping[str, Any]:
+    """What data.json says, if it is what it should be."""
+    counts = dict.fromkeys(("train_examples", "val_examples", "test_examples"), int)
+    kinds = {**counts, "raw_shape": list, "name": str}
+    path = run.path / "data.json"
+    return _if_readable(lambda: checked(path, run.facts, kinds), {}, lacks, "Facts of the data are not shown")
+
+
+def _summary(run: Run) -> dict[str, Any]:
+    """What the page tells of summary.json, if it is what it should be."""
+    path = run.path / "summary.json"
+    shares = dict.fromkeys(("test_accuracy", "selected_test_accuracy", "val_accuracy", "wrong_memorized"), NUMBER)
+    tables = {"noise": dict, "facts": dict}
+    summary = checked(path, run.summary, {**shares, **tables, "seconds": NUMBER, "epochs": int, "selected_epoch": int})
+    checked(path, summary.get("noise") or {}, {"changed": int, "examples": int, "flip_rate": NUMBER})
+    return summary
 
 
 def _config(run: Run, lacks: list[str]) -> dict[str, str]:
@@ -132,8 +158,11 @@ def _checked(run: Run, drawn: int, lacks: list[str]) -> Mapping[str, Any] | None
     path = run.path / CHECKED
     if not drawn or not path.is_file():
         return None
-    said = _if_readable(lambda: read_json(path), None, lacks, "What was checked is not shown")
-    whole = isinstance(said, dict) and {"estimate", "low", "high", "checked", "drawn"} <= set(said)
+    shares = dict.fromkeys(("estimate", "low", "high"), NUMBER)
+    kinds: Mapping[str, Any] = {**shares, "checked": int, "drawn": int}
+    nothing: dict[str, Any] = {}
+    said = _if_readable(lambda: checked(path, read_json(path), kinds), nothing, lacks, "What was checked is not shown")
+    whole = all(said.get(key) is not None for key in kinds)
     return said if whole and said["drawn"] == drawn else None  # else of a draw before this one
 
 
@@ -146,9 +175,13 @@ class _Inputs:
         self.pictures: dict[str, Picture | None] = {}
 
     @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """What the run wrote down of its data."""
+        return _data_facts(self.run, self.lacks)
+
+    @cached_property
     def parts(self) -> Mapping[str, tuple[Examples, int]]:
         """id -> (part, row)."""
-        facts = self.run.facts
         try:
             config = self.run.config
         except ValueError:
@@ -161,19 +194,26 @@ class _Inputs:
         except (OSError, ValueError, ImportError) as error:
             self.lacks.append(f"Examples are not shown: {error}.")
             return {}
+        facts = self.facts
         if [data.name, list(data.train.inputs.shape)] != [facts.get("name"), facts.get("raw_shape")]:
             self.lacks.append(f"Examples are not shown: {config.data.source} holds other data now.")
             return {}
         parts = [part for part in (data.train, data.val) if part is not None]
-        return {str(id_): (part, row) for part in parts for row, id_ in enumerate(part.ids.tolist())}
+        found = {str(id_): (part, row) for part in parts for row, id_ in enumerate(part.ids.tolist())}
+        # A path names its picture. A row number names whatever stands there now.
+        now = fingerprint(data.train.inputs)
+        if any(facts.get(key, value) != value for key, value in now.items()) and all(map(str.isdecimal, found)):
+            self.lacks.append(f"Examples are not shown: the rows of {config.data.source} hold other inputs now.")
+            return {}
+        return found
 
     @cached_property
     def axes(self) -> int:
         """Of an example: 3 is a picture, 1 a row of features."""
-        if "raw_shape" not in self.run.facts:
+        if self.facts.get("raw_shape") is None:
             self.lacks.append(f"Examples are not shown: {self.run.path / 'data.json'} does not say what they are.")
             return 0
-        return len(self.run.facts["raw_shape"])
+        return len(self.facts["raw_shape"])
 
     def raw(self, id_: str) -> npt.NDArray[Any] | None:
         """The input as it was read; None if it is gone."""
@@ -279,6 +319,8 @@ def _calibration(run: Run, issues: LabelIssues) -> Calibration | None:
     if (run.path / "noise.npz").is_file():
         manifest = NoiseManifest.load(run.path)
         right = dict(zip(map(str, manifest.ids.tolist()), (manifest.old == manifest.new).tolist(), strict=True))
+        if unknown := sum(id_ not in right for id_ in issues["id"]):
+            raise ValueError(f"{run.path / 'noise.npz'} does not know {unknown:,} of {len(issues):,} examples")
         happened = np.array([right[id_] for id_ in issues["id"]])
         caption = "Label quality against the truth, which is known here because the noise was injected."
         return Calibration(caption, _bins(issues["label_quality"], happened))
@@ -311,16 +353,16 @@ def _key(run: Run) -> str:
 
 
 def _facts(run: Run, summary: Mapping[str, Any], lacks: list[str]) -> dict[str, str]:
-    data: Mapping[str, Any] = _if_readable(lambda: run.facts, {}, lacks, "Facts of the data are not shown")
+    data = _data_facts(run, lacks)
     sizes = {"train_examples": "training", "val_examples": "validation", "test_examples": "test"}
-    counts = ", ".join(f"{data[key]:,} {word}" for key, word in sizes.items() if key in data)
+    counts = ", ".join(f"{data[key]:,} {word}" for key, word in sizes.items() if data.get(key) is not None)
     facts = {"data": f"{data.get('name', 'unknown')}: {counts}", "labels, sha256": str(data.get("sha256", "unknown"))}
     if not summary:
         return facts
     if noise := summary.get("noise"):
         kind, rate = noise.get("kind", "unknown"), noise.get("rate", "unknown")
         facts["noise"] = f"{kind} {rate}, sha256 {noise.get('sha256', 'unknown')}"
-    if "seconds" in summary and "epochs" in summary:
+    if summary.get("seconds") is not None and summary.get("epochs") is not None:
         facts["training"] = f"{summary['seconds']:,.1f} seconds in {summary['epochs']} epochs"
     own = {"command": "command", "chosen_by": "chosen by"}
     facts |= {word: str(summary[key]) for key, word in own.items() if key in summary}

@@ -108,7 +108,8 @@ class Run:
             maker = model_function(self._model)
         else:
             maker = self.config.model_maker(shape, classes, trained=True)
-        with private_randomness(torch.device("cpu")):  # weights are drawn, then replaced
+        # Weights are drawn, then replaced. No waiting: who predicts must not stand still while another thread trains.
+        with private_randomness(torch.device("cpu"), wait=False):
             method.build(lambda k=0: maker(), self.facts["train_examples"], classes)
         if which == "result":  # without validation nothing was selected, and the last epoch is the result
             chosen = method.keeps == "selected" and (self.path / "selected.safetensors").is_file()

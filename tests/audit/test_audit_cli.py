@@ -263,6 +263,14 @@ def test_a_damaged_side_file_costs_only_what_it_is_for(run, capsys):
     assert "Neighbours are not shown: " in said
 
 
+def test_noise_of_other_examples_costs_calibration_only(run, capsys):
+    rows = (run / "rows.csv").read_text().splitlines()
+    ids = [row.partition(",")[0] for row in rows[1:]]
+    (run / "rows.csv").write_text("\n".join(rows).replace(f"\n{ids[0]},", "\n99999,", 1) + "\n")
+    assert main(["report", str(run)]) == 0
+    assert "noise.npz does not know 1 of " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("file", "content", "said"),
     [
@@ -275,6 +283,18 @@ def test_a_damaged_side_file_costs_only_what_it_is_for(run, capsys):
         ("config.toml", "new_thing = 3\n", "perhaps of another version of elr"),
         ("config.toml", 'method = "elr_ultra"\n', "unknown method 'elr_ultra'"),
         ("review.json", "7", None),
+        ("summary.json", "3", "What training led to is not told: "),
+        ("summary.json", '{"noise": "symmetric"}', "summary.json is damaged: noise is 'symmetric'"),
+        ("summary.json", '{"noise": {"changed": "<b>3</b>"}}', "summary.json is damaged: changed is '<b>3</b>'"),
+        ("summary.json", '{"noise": {"changed": 3, "examples": "9"}}', "summary.json is damaged: examples is '9'"),
+        ("summary.json", '{"facts": ["cpu"]}', "summary.json is damaged: facts is ['cpu']"),
+        ("summary.json", '{"test_accuracy": "0.9"}', "summary.json is damaged: test_accuracy is '0.9'"),
+        ("summary.json", '{"selected_epoch": "last"}', "summary.json is damaged: selected_epoch is 'last'"),
+        ("summary.json", '{"seconds": null, "epochs": 3}', None),
+        ("data.json", '{"train_examples": "many"}', "data.json is damaged: train_examples is 'many'"),
+        ("data.json", '{"raw_shape": 3}', "data.json is damaged: raw_shape is 3"),
+        ("data.json", "null", "Examples are not shown: "),
+        ("records.jsonl", '{"epoch": 1, "val_accuracy": "high"}\n', "records.jsonl is damaged: val_accuracy is 'high'"),
     ],
 )
 def test_a_report_says_what_a_strange_file_keeps_from_it(run, capsys, file, content, said):
@@ -457,6 +477,28 @@ def broken_classes(run):
     (run / "classes.json").write_text('["0", ')
 
 
+def no_classes(run):
+    (run / "classes.json").write_text("null")
+
+
+def classes_of_classes(run):
+    (run / "classes.json").write_text('[["0"], ["1"]]')
+
+
+def shorter_column(run):
+    with safe_open(run / "evidence.safetensors", framework="np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    arrays["held"] = arrays["held"][:-7].copy()
+    save_file(arrays, run / "evidence.safetensors", metadata=metadata)
+
+
+def header_that_is_a_number(run):
+    with safe_open(run / "evidence.safetensors", framework="np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(arrays, run / "evidence.safetensors", metadata={"evidence": "3"})
+
+
 def changed_noise(run):
     (run / "noise.json").write_text((run / "noise.json").read_text().replace('"symmetric"', '"pair"'))
 
@@ -474,6 +516,10 @@ def changed_noise(run):
         (strange_label, "rows.csv is damaged"),
         (other_classes, "is damaged: evidence of 10 classes, 11 names"),
         (broken_classes, "classes.json is not valid JSON"),
+        (no_classes, "classes.json is damaged: it holds no list of names"),
+        (classes_of_classes, "classes.json is damaged: it holds no list of names"),
+        (shorter_column, "is damaged: 1,437 rows but evidence of 1,430, 1,437"),
+        (header_that_is_a_number, "evidence.safetensors is not a readable safetensors file"),
     ],
 )
 def test_a_run_that_cannot_be_audited_is_one_clear_line_and_stays_as_it_is(run, spoil, message, capsys):

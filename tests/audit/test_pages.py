@@ -1,6 +1,7 @@
 """`elr report` on real runs, and what a page says when something is gone."""
 
 import csv
+import io
 import shutil
 
 import numpy as np
@@ -153,16 +154,31 @@ def test_arrays_are_shown_as_nothing_rather_than_as_something_else(tmp_path):
     assert view.lacks == ("Examples are not shown: the run was given its data from Python, and does not keep them.",)
 
 
-def test_rows_of_features_are_shown_as_text(tmp_path):
+def run_on_rows(folder):
+    """A run on rows of features in a file, nine of 120 labels wrong; the features, the labels."""
     g = np.random.default_rng(0)
     y = g.integers(0, 2, 120)
     x = (np.eye(2)[y] * 4 + g.normal(size=(120, 2))).astype(np.float32)
     y[:9] = 1 - y[:9]
-    np.savez(tmp_path / "table.npz", x=x, y=y)
-    run = elr.fit("mlp", tmp_path / "table.npz", epochs=12, out=tmp_path / "run", optim=QUICK)
+    np.savez(folder / "table.npz", x=x, y=y)
+    run = elr.fit("mlp", folder / "table.npz", epochs=12, out=folder / "run", optim=QUICK)
+    return run, x, y
+
+
+def test_rows_of_features_are_shown_as_text(tmp_path):
+    run, x, _ = run_on_rows(tmp_path)
     suspect = view_of(run).suspects[0]
     assert suspect.text == ", ".join(f"{value:.4g}" for value in x[int(suspect.id)].tolist())
     assert suspect.disagreeing[0].text is not None
+
+
+def test_rows_that_hold_other_inputs_now_are_not_shown(tmp_path):
+    run, x, y = run_on_rows(tmp_path)
+    assert view_of(run).lacks == ()
+    np.savez(tmp_path / "table.npz", x=x[::-1], y=y)
+    view = view_of(elr.Run(tmp_path / "run"))
+    assert [suspect.text for suspect in view.suspects] == [None] * len(view.suspects)
+    assert view.lacks == (f"Examples are not shown: the rows of {tmp_path / 'table.npz'} hold other inputs now.",)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +202,11 @@ def test_pictures_are_neither_tiny_nor_large(shape):
     picture = _picture(x)
     assert max(picture.width, picture.height) <= LARGE
     assert min(picture.width, picture.height) >= SMALL or max(shape) / min(shape[1:]) > LARGE / SMALL
-    assert np.isfinite(_picture(x.astype(np.float32) / 7).width)
+    # Numbers of any range become dark to light; smooth, so that it can be seen in a picture of any size.
+    ramp = np.broadcast_to(np.linspace(-3, 8, shape[1], dtype=np.float32)[:, None], shape)
+    decoded = np.asarray(Image.open(io.BytesIO(_picture(ramp).data)).convert("L"))
+    assert decoded[0].max() < 20
+    assert decoded[-1].min() > 235
 
 
 def test_features_are_kept_of_suspects_first(monkeypatch):

@@ -27,4 +27,4 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs of a small network at the laptop's scale."""
     few = {**scale.LAPTOP, "epochs": 2, "model.name": "small_cnn", "model.width": 4, "optim.batch_size": 64}
     monkeypatch.setattr(scale, "LAPTOP", few)
-    monkeypatch.setattr(scale, "_precision", lambda: "float32")
+    monkeypatch.setattr(scale, "quick_precision", lambda: "float32")

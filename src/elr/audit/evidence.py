@@ -112,8 +112,10 @@ def read_evidence(folder: Path, classes: tuple[str, ...]) -> tuple[Rows, Evidenc
     except TypeError:
         missing = sorted(known - set(arrays) - {"agree"})
         raise ValueError(f"{folder / FILE} is incomplete: it has no {', '.join(missing)}") from None
-    if not len(evidence) == len(rows.ids) == len(evidence.belief):
-        raise ValueError(f"{folder} is damaged: {len(rows.ids):,} rows but evidence of {len(evidence):,}")
+    lengths = {len(array) for name, array in arrays.items() if name in known}
+    if lengths != {len(rows.ids)}:
+        found = ", ".join(f"{length:,}" for length in sorted(lengths))
+        raise ValueError(f"{folder} is damaged: {len(rows.ids):,} rows but evidence of {found}")
     return rows, evidence
 
 
@@ -123,7 +125,7 @@ def read_arrays(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
         with safe_open(path, framework="np") as file:
             header = json.loads((file.metadata() or {}).get("evidence", "{}"))
             return {name: file.get_tensor(name) for name in file.keys()}, dict(header)  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, TypeError, OSError) as error:
         raise ValueError(f"{path} is not a readable safetensors file ({error})") from error
 
 

@@ -18,8 +18,10 @@ def audit_run(path: Path, cut: Cut = WHERE_DATA_SAY) -> LabelIssues:
         raise FileNotFoundError(f"{path} is not a run: it has no config.toml")
     if not (path / "classes.json").is_file():
         raise FileNotFoundError(f"{path} is only half written: it has no classes.json")
-    classes = tuple(read_json(path / "classes.json"))
-    rows, evidence = read_evidence(path, classes)
+    classes = read_json(path / "classes.json")
+    if not isinstance(classes, list) or not all(isinstance(name, str | int) for name in classes):
+        raise ValueError(f"{path / 'classes.json'} is damaged: it holds no list of names")
+    rows, evidence = read_evidence(path, tuple(classes))
     if evidence.belief.shape[1] != len(classes):
         raise ValueError(f"{path} is damaged: evidence of {evidence.belief.shape[1]} classes, {len(classes)} names")
     if len(classes) < 2:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from elr.config import Config, nearest, options, resolve
 from elr.convert import convert
-from elr.fit import claim
+from elr.job.claim import claim
 from elr.methods import METHODS
 from elr.report.records import read_json
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from elr.bench.grid import folder, is_done
 from elr.config import Config
 from elr.data import load
-from elr.fit import run_job
+from elr.job.run import run_job
 from elr.report.records import read_json
 
 GLANCE = 0.5  # seconds between two looks at the running cells

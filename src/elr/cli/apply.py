@@ -15,7 +15,7 @@ from elr.cli.flags import Parser, add_data_options, given_settings, parse
 from elr.cli.progress import Watched, left_out, loading, say
 from elr.config import resolve
 from elr.data import Data, DataConfig, load, load_unlabelled
-from elr.fit import changed_facts, data_facts
+from elr.job.claim import changed_facts, data_facts
 from elr.report.metrics import TOP, accuracy, top_k
 from elr.report.records import replacing
 from elr.run import Run

@@ -30,7 +30,8 @@ from elr.convert import convert
 from elr.data import Data, load
 from elr.data.stream import JITTER
 from elr.engine.lines import clock
-from elr.fit import check_network, data_facts, same_data
+from elr.job.claim import data_facts, same_data
+from elr.job.network import check_network
 from elr.methods import METHODS
 from elr.report.comparison import draw_comparison
 from elr.report.lock import alone

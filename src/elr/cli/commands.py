@@ -25,7 +25,9 @@ from elr.demo import METHODS as DEMO_METHODS
 from elr.demo import PAGE, demo_config, run_demo
 from elr.engine.device import fast_bfloat16
 from elr.engine.train import Progress
-from elr.fit import claim, default_out, run_job
+from elr.fit import default_out
+from elr.job.claim import claim
+from elr.job.run import run_job
 from elr.methods import METHODS
 from elr.report.records import read_lines
 from elr.run import Run

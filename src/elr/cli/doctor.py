@@ -12,7 +12,7 @@ from elr.data import DataConfig, clothing1m, ilsvrc, webvision
 from elr.data.cifar import KINDS, find_cifar
 from elr.data.published import find
 from elr.engine.device import RuntimeConfig, bfloat16_works, fast_bfloat16
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 from elr.report.machine import facts
 
 PUBLISHED = {
@@ -40,7 +40,8 @@ def examine(root: str | None) -> Iterator[str]:
         else "ends in an illegal instruction: keep float32"
     )
     yield f"{'bfloat16':<16}{speed}"
-    yield f"{'allocator':<16}{'large blocks are kept (glibc)' if keep_freed_blocks() else 'left as it is (not glibc)'}"
+    with freed_blocks_kept() as kept:
+        yield f"{'allocator':<16}{'training keeps large blocks (glibc)' if kept else 'left as it is'}"
     yield f"{'matrix speed':<16}{_gflops():.0f} GFLOP/s in float32"
     yield f"{'free disk':<16}{shutil.disk_usage(Path.cwd()).free / 2**30:.0f} GiB here"
     where = root or os.environ.get("ELR_DATA")

@@ -15,7 +15,7 @@ from elr.cli.progress import grid_watcher, loading
 from elr.convert import convert
 from elr.data import load
 from elr.engine.lines import clock
-from elr.fit import check_network
+from elr.job.network import check_network
 from elr.report.lock import alone
 from elr.reproduce.catalogue import EXPERIMENTS
 from elr.reproduce.experiment import Trial
@@ -143,7 +143,7 @@ def _cost_note(scale: Scale) -> str:
             "for one of ELR on a V100. " + COUNTED
         )
     return (
-        "A CE run is about 13 CPU-minutes with quick bfloat16, 26 with AVX2 alone; `--dry-run` measures it here. "
+        "A CE run is 7 to 13 CPU-minutes with quick bfloat16, 30 and more without; `--dry-run` measures it here. "
         + COUNTED
     )
 
@@ -213,7 +213,7 @@ def _parser() -> Parser:
         "elr reproduce table1 --only 'cifar10 symmetric 0.4' --data.root DIR --dry-run\n"
         "elr reproduce all --resume --data.root DIR --labels cifar10n.npz",
     )
-    parser.add_argument("NAME", nargs="*", help="fig1, table1, ... or all: the whole paper, in order of priority")
+    parser.add_argument("NAME", nargs="*", help="fig1, table1, ... or all: what needs CIFAR only, in order of priority")
     parser.add_argument("--list", action="store_true", help="every figure and table: what is done, what it costs")
     parser.add_argument("--scale", default="laptop", help="laptop, or paper [laptop]")
     parser.add_argument("--out", metavar="DIR", default="runs/reproduce", help="folder for all of it [runs/reproduce]")

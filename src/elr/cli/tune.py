@@ -22,7 +22,8 @@ from elr.config import FREE, Option
 from elr.convert import convert
 from elr.data import Data, load
 from elr.engine.lines import clock
-from elr.fit import changed_facts, check_network, data_facts
+from elr.job.claim import changed_facts, data_facts
+from elr.job.network import check_network
 from elr.methods import METHODS
 from elr.report.machine import facts
 from elr.report.records import read_json, write_json, write_text

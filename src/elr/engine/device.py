@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ import torch
 # A matrix product as oneDNN has it in training, in a process of its own.
 TRIAL = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); a @ a"
 WITHOUT_AMX = "AVX512_CORE_BF16"  # what ONEDNN_MAX_CPU_ISA has to be for bfloat16 without AMX
+
+_BORROWED = threading.RLock()  # torch's generators
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,11 @@ def fast_bfloat16(device: torch.device) -> bool | None:
     return None if flags is None else bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}) and bfloat16_works()
 
 
+def quick_precision() -> str:
+    """bfloat16 where it is quick, for runs that leave it to the machine: half the time on such a CPU."""
+    return "bfloat16" if fast_bfloat16(torch.device("cpu")) or torch.cuda.is_available() else "float32"
+
+
 @cache
 def bfloat16_works() -> bool:
     """Whether a matrix product in bfloat16 leaves a CPU process alive.
@@ -115,9 +123,15 @@ def seed_torch(key: int, device: torch.device) -> None:
 
 
 @contextmanager
-def private_randomness(device: torch.device) -> Iterator[None]:
-    """Whatever is drawn inside, the caller's generators are as they were."""
-    with torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []):
+def private_randomness(device: torch.device, *, wait: bool = True) -> Iterator[None]:
+    """Whatever is drawn inside, the caller's generators are as they were.
+
+    torch's generators are the process's: a thread waits until those of others are out, unless told not to.
+    """
+    with (
+        _BORROWED if wait else nullcontext(),
+        torch.random.fork_rng(devices=[device.index] if device.type == "cuda" else []),
+    ):
         if device.type != "mps":
             yield
             return

@@ -17,7 +17,7 @@ from elr.data.stream import TrainData
 from elr.engine import checkpoint
 from elr.engine.device import RuntimeConfig, private_randomness, seed_torch, thread_count
 from elr.engine.evaluate import EvaluateConfig, Evaluator
-from elr.engine.memory import keep_freed_blocks
+from elr.engine.memory import freed_blocks_kept
 from elr.engine.optim import OptimConfig, build_optimizer, forget, set_lr
 from elr.engine.schedule import Schedule
 from elr.engine.witness import Witness
@@ -80,8 +80,11 @@ class Outcome:
 
 
 def train(job: Job) -> Outcome:
-    """Run the job from its newest checkpoint, or the start, to the end. ``job.method`` ends with the last weights."""
-    with private_randomness(job.runtime.resolved_device()), thread_count(job.runtime.threads):
+    """Run the job from its newest checkpoint, or the start, to the end. ``job.method`` ends with the last weights.
+
+    Another thread's training is waited for.
+    """
+    with private_randomness(job.runtime.resolved_device()), thread_count(job.runtime.threads), freed_blocks_kept():
         return _Training(job).run()
 
 
@@ -89,7 +92,6 @@ class _Training:
     """The state of ``train`` while it runs."""
 
     def __init__(self, job: Job) -> None:
-        keep_freed_blocks()
         self.job = job
         self.device = job.runtime.resolved_device()
         self.data = _train_data(job, self.device)

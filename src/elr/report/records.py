@@ -29,6 +29,26 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def clear_leftovers(folder: Path) -> None:
+    """Remove the temporary files of processes that were killed while they wrote here."""
+    for path in folder.glob(".*.tmp"):
+        number = path.name.split(".")[-2]
+        if number.isdecimal() and not _lives(int(number)):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    if os.name != "posix":
+        return True  # cannot be asked without harm
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's
+    return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a whole text file atomically."""
     with replacing(path) as temporary:
@@ -65,6 +85,17 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from error
+
+
+def checked(path: Path, table: Any, kinds: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    """A table that was read, if each of these keys that it has is of its kind, or nothing: files may be edited."""
+    if not isinstance(table, dict):
+        raise ValueError(f"{path} is damaged: it holds no table")
+    for key, kind in kinds.items():
+        value = table.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise ValueError(f"{path} is damaged: {key} is {value!r}")
+    return table
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:

@@ -81,7 +81,7 @@ def _noise(run: RunView) -> list[str]:
     if noise.get("changed"):
         share, kind = percent(noise.get("flip_rate")), text(noise.get("kind", UNKNOWN))
         lines.append(
-            f"<p>In truth {number(noise['changed'])} of {number(noise.get('examples'))} labels ({share}) were replaced "
+            f"<p>In truth {noise['changed']:,} of {name(number(noise.get('examples')))} labels ({share}) were replaced "
             f"on purpose ({kind} noise).</p>"
         )
     return lines

@@ -1,13 +1,14 @@
 """What a figure or table is made of: runs by row and column, and a way to show them."""
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elr.config import Config, resolve
+from elr.config import Config, read_toml, resolve
 from elr.report.records import Record, read_json, read_lines
 from elr.reproduce.scale import UNWATCHED, Scale, Settings
 
@@ -62,6 +63,7 @@ class Finished(NamedTuple):
     trial: Trial
     summary: Mapping[str, Any]
     records: Sequence[Record]
+    precision: str  # it was run in, which is not part of what it is: another machine may have another
 
     @classmethod
     def read(cls, out: Path, trial: Trial) -> "Finished | None":
@@ -69,7 +71,15 @@ class Finished(NamedTuple):
         path = out / "runs" / trial.name
         if not (path / "summary.json").is_file():
             return None
-        return cls(trial, dict(read_json(path / "summary.json")), read_lines(path / "records.jsonl"))
+        precision = str(read_toml(path / "config.toml").get("runtime.precision", "float32"))
+        return cls(trial, dict(read_json(path / "summary.json")), read_lines(path / "records.jsonl"), precision)
+
+    @property
+    def network(self) -> str:
+        """The network in a word, with its widths if it has such."""
+        model = self.trial.config.model
+        widths = model.arguments.get("widths")
+        return model.name + (f" {'/'.join(map(str, widths))}" if widths else "")
 
 
 # By row and column; a run that is not there is missing from its list.
@@ -133,6 +143,21 @@ class Experiment:
         """Every run; all of the first seed before the second, so that a queue cut short compares like with like."""
         specs = self.specs(scale)
         return [Trial(spec, seed, given) for seed in range(seeds or self.seeds(scale)) for spec in specs]
+
+
+def made_of(results: Results) -> dict[str, Any]:
+    """Networks, epochs, seeds, arithmetic, machines and minutes of these runs, with how many runs have each."""
+    runs = {run.trial.name: run for runs in results.values() for run in runs}.values()
+    machines = (f"{facts['cpu']}, torch {facts['torch']}" for facts in (run.summary["facts"] for run in runs))
+    return {
+        "runs": len(runs),
+        "networks": Counter(run.network for run in runs),
+        "epochs": Counter(str(run.summary["epochs"]) for run in runs),
+        "seeds": Counter(str(run.trial.seed) for run in runs),
+        "precision": Counter(run.precision for run in runs),
+        "machines": Counter(machines),
+        "minutes": round(sum(run.summary["seconds"] for run in runs) / 60, 1),
+    }
 
 
 def collect(out: Path, trials: Sequence[Trial]) -> dict[tuple[str, str], list[Finished]]:

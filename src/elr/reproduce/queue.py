@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from elr.bench.grid import folder, is_done
 from elr.config import nearest
-from elr.fit import claim
+from elr.job.claim import claim
 from elr.report.machine import facts
 from elr.report.records import read_lines, write_csv, write_json, write_text
 from elr.reproduce.catalogue import EXPERIMENTS, PRIORITY
-from elr.reproduce.experiment import Experiment, Shown, Trial, View, collect
+from elr.reproduce.experiment import Experiment, Shown, Trial, View, collect, made_of
 from elr.reproduce.scale import SCALES, Scale
 
 MOST_SEEDS = 5  # that are looked for when a table is shown: the paper's noise realisations
@@ -39,7 +39,8 @@ def orders(
 ) -> list[Order]:
     """What these names ask for, in order of priority; ``all`` is everything."""
     found: list[Order] = []
-    for name, pattern in _wanted(names):
+    wanted = _wanted(names)
+    for name, pattern in wanted:
         experiment = EXPERIMENTS[name]
         if name == "human" and "data.labels" not in given:
             if "human" in names:
@@ -47,11 +48,11 @@ def orders(
             warnings.warn("human is left out: its labels are in a file of their own, --labels FILE", stacklevel=2)
             continue
         everything = experiment.trials(scale, own_settings(experiment, given), seeds)
-        wanted = [t for t in everything if _matches(t, pattern) and _matches(t, only)]
-        if wanted or (not everything and only == "*"):
-            found.append(Order(experiment, wanted, everything))
+        trials = [t for t in everything if _matches(t, pattern) and _matches(t, only)]
+        if trials or (not everything and only == "*"):
+            found.append(Order(experiment, trials, everything))
     if not found:
-        labels = [spec.label for name, _ in _wanted(names) for spec in EXPERIMENTS[name].specs(scale)]
+        labels = [spec.label for name, _ in wanted for spec in EXPERIMENTS[name].specs(scale)]
         hint = f"a name is {labels[0]!r}, say" if labels else f"{', '.join(names)} cannot be divided"
         raise ValueError(f"--only {only!r} matches nothing; {hint}")
     return found
@@ -62,6 +63,8 @@ def _wanted(names: Sequence[str]) -> list[tuple[str, str]]:
     for name in names:
         if name == "all":
             wanted += PRIORITY
+            if rest := [other for other in EXPERIMENTS if other not in {known for known, _ in PRIORITY} | {*names}]:
+                warnings.warn(f"{', '.join(rest)} are left out: name them if their data are here", stacklevel=3)
         elif name in EXPERIMENTS:
             wanted.append((name, "*"))
         else:
@@ -106,7 +109,8 @@ def write_report(
     place.mkdir(parents=True, exist_ok=True)
     trials = [*order.everything, *_further(order, out, scale, given)]
     own = own_settings(experiment, given)
-    view = View(experiment.name, collect(out, trials), place, scale, own, out, measure)
+    results = collect(out, trials)
+    view = View(experiment.name, results, place, scale, own, out, measure)
     shown = experiment.show(view)
     write_csv(place / f"{experiment.name}.csv", shown.rows)
     write_text(place / f"{experiment.name}.md", f"# {_heading(experiment)}\n\n{shown.text}")
@@ -117,8 +121,8 @@ def write_report(
         "scale": scale,
         "command": command,
         "settings": _shared([trial.config.identity() for trial in trials]),
-        "precision": sorted({trial.config.runtime.precision for trial in trials}),
-        "facts": facts(),
+        "made_of": made_of(results),
+        "facts": facts(),  # of the machine that shows it
     }
     write_json(place / f"{experiment.name}.json", about)
     return shown

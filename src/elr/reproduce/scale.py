@@ -3,19 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-import torch
-
-from elr.engine.device import fast_bfloat16
+from elr.engine.device import quick_precision
 from elr.methods import METHODS
 
 Scale = Literal["laptop", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 Settings = dict[str, Any]
 
-# One schedule for everything at this scale: for a run of cross entropy on 45,000 images about 13 CPU-minutes where
-# bfloat16 is quick, 26 with AVX2 alone. In steps, as the paper's: with a rate that falls all the time, as in one cycle,
-# the targets of ELR have no time to become sure before it is low enough to memorise, and without augmentation half of
-# the wrong labels were memorised (docs/LOG.md).
+# One schedule for everything at this scale: for a run of cross entropy on 45,000 images 7 to 13 CPU-minutes where
+# bfloat16 is quick, 30 and more where it is not. In steps, as the paper's: with a rate that falls all the time, as in
+# one cycle, the targets of ELR have no time to become sure before it is low enough to memorise, and without
+# augmentation half of the wrong labels were memorised (docs/LOG.md).
 LAPTOP: Mapping[str, Any] = {
     "model.name": "fastnet",
     "epochs": 16,
@@ -60,7 +58,8 @@ WATCHED: Mapping[str, Any] = {
 def single(scale: Scale, data: str, *, cosine: bool = False) -> Settings:
     """Network and schedule of Table 1 and of the figures."""
     if scale == "laptop":
-        return {**(LAPTOP_COSINE if cosine else LAPTOP), "runtime.precision": _precision()}
+        # Not part of a run's identity; config.toml of the run records it.
+        return {**(LAPTOP_COSINE if cosine else LAPTOP), "runtime.precision": quick_precision()}
     settings: Settings = {"model.name": "resnet34", **METHODS["ce"].authors}
     if cosine:
         settings = {key: value for key, value in settings.items() if not key.startswith("schedule.")}
@@ -91,8 +90,3 @@ def plus_values(scale: Scale, data: str, noise: str) -> Settings:
     if scale == "paper":
         values["method.ramp_length"] = 40000
     return {**values, **(PLUS_CIFAR100_METHOD if data == "cifar100" else {})}
-
-
-def _precision() -> str:
-    """bfloat16 where it is quick. It is not part of a run's identity; config.toml of the run records it."""
-    return "bfloat16" if fast_bfloat16(torch.device("cpu")) or torch.cuda.is_available() else "float32"

@@ -5,6 +5,7 @@ from typing import Any
 
 from elr.reproduce.experiment import Finished, Results, Show, Shown, Spec, View, spread
 from elr.reproduce.paper import COLUMNS_1, COLUMNS_2, TABLE_1, TABLE_2, TABLE_5, Printed
+from elr.reproduce.published import of_arazo, values
 from elr.reproduce.scale import Scale, Settings, double, elr_values, plus_values, single
 
 CIFARS = ("cifar10", "cifar100")
@@ -45,15 +46,16 @@ def _place(data: str, noise: str, rate: float) -> Settings:
 def table1(scale: Scale) -> list[Spec]:
     """PAPER Table 1: methods that only change the loss; one network, one schedule."""
     return [
-        Spec(row, _column(data, *noise), {**_single_row(scale, row, data, noise[0]), **_place(data, *noise)})
+        Spec(row, _column(data, *noise), {**_single_row(scale, row, data, *noise), **_place(data, *noise)})
         for data in CIFARS
         for noise in COLUMNS_1
         for row in ROWS_1
     ]
 
 
-def _single_row(scale: Scale, row: str, data: str, noise: str) -> Settings:
+def _single_row(scale: Scale, row: str, data: str, noise: str, rate: float) -> Settings:
     settings = {**single(scale, data, cosine=row == "ELR-cosine"), **ROWS_1[row]}
+    settings |= values(scale, settings["method.name"], data, noise, rate)
     if row.startswith("ELR"):
         settings |= elr_values(data, noise)
     if row == "Forward":  # a network to estimate T, then one trained with it: each has the whole schedule
@@ -68,7 +70,7 @@ def table2(scale: Scale) -> list[Spec]:
         Spec(
             row,
             _column(data, *noise),
-            {**_double_row(scale, METHODS_2[row], data, *noise), "evaluate.test_every": 1},
+            {**_double_row(scale, _method_2(row, data, *noise), data, *noise), "evaluate.test_every": 1},
         )
         for data in CIFARS
         for noise in COLUMNS_2
@@ -76,8 +78,13 @@ def table2(scale: Scale) -> list[Spec]:
     ]
 
 
+def _method_2(row: str, data: str, noise: str, rate: float) -> str:
+    return of_arazo(data, noise, rate) if row == "MD-DYR-SH" else METHODS_2[row]
+
+
 def _double_row(scale: Scale, method: str, data: str, noise: str, rate: float) -> Settings:
     settings = {**double(scale, data, method), "method.name": method, **_place(data, noise, rate)}
+    settings |= values(scale, method, data, noise, rate)
     if method == "elr_plus":
         settings |= plus_values(scale, data, noise)
     if method == "pencil" and scale == "laptop":
@@ -151,7 +158,7 @@ def _key(column: str) -> tuple[str, str, float]:
     return data, noise, float(rate)
 
 
-def shower(printed: Mapping[str, Print], readings: Sequence[str] = ("last", "selected")) -> Show:
+def shower(printed: Mapping[str, Print], readings: Sequence[str] = ("last", "selected"), note: str = "") -> Show:
     """A way to show a table beside the printed numbers, which come from these functions by the name of their column."""
 
     def show(view: View) -> Shown:
@@ -166,6 +173,7 @@ def shower(printed: Mapping[str, Print], readings: Sequence[str] = ("last", "sel
         parts = [_part(column, results, printed, readings) for column in columns if column in begun]
         if idle := [column for column in columns if column not in begun]:
             parts.append(f"No row of these was run: {', '.join(idle)}.\n")
+        parts += [note] if note else []
         return Shown(rows, "\n".join(parts))
 
     return show
@@ -182,7 +190,7 @@ def _numbers(run: Finished) -> dict[str, Any]:
     tested = [record["test_accuracy"] for record in run.records if "test_accuracy" in record]
     return {
         "method": config.method.name,
-        "network": config.model.name,
+        "network": run.network,
         "epochs": summary["epochs"],
         "seed": run.trial.seed,
         "last": 100 * summary["test_accuracy"],
@@ -191,6 +199,8 @@ def _numbers(run: Finished) -> dict[str, Any]:
         "memorized": None if summary["wrong_memorized"] is None else 100 * summary["wrong_memorized"],
         "minutes": summary["seconds"] / 60,
         "threads": summary["threads"],
+        "precision": run.precision,
+        "cpu": summary["facts"]["cpu"],
     }
 
 
@@ -198,7 +208,8 @@ def _part(column: str, results: Results, printed: Mapping[str, Print], readings:
     """One column of the paper's table as a table of its own: rows are methods."""
     names = list(printed)
     text = f"**{column}**\n\n| | " + " | ".join([*names, *(READINGS[key] for key in readings)])
-    text += " | wrong labels memorised | epochs | minutes |\n" + "|---" * (len(names) + len(readings) + 4) + "|\n"
+    text += " | wrong labels memorised | epochs | seeds | arithmetic | minutes |\n"
+    text += "|---" * (len(names) + len(readings) + 6) + "|\n"
     for (row, where), runs in results.items():
         if where == column:
             cells = [_cell(look(row, column)) for look in printed.values()]
@@ -215,6 +226,7 @@ def _cell(number: Printed | None) -> str:
 
 def _measured(found: Sequence[dict[str, Any]], readings: Sequence[str]) -> list[str]:
     if not found:
-        return ["not run", *[""] * (len(readings) + 2)]
+        return ["not run", *[""] * (len(readings) + 4)]
     cells = [spread([row[key] for row in found], 2) for key in (*readings, "memorized")]
-    return [*cells, f"{found[0]['epochs']}", spread([row["minutes"] for row in found], 1)]
+    seeds, arithmetic = (", ".join(sorted({str(row[key]) for row in found})) for key in ("seed", "precision"))
+    return [*cells, f"{found[0]['epochs']}", seeds, arithmetic, spread([row["minutes"] for row in found], 1)]

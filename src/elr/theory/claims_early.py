@@ -162,12 +162,14 @@ def _grown(row: Row, kind: str) -> float | None:
 
 def _each_example(lab: Lab) -> Found:
     width = max(lab.plan.sigma)
-    rows = lab.early_at(lab.plan.base._replace(sigma=width))
-    grown = [(_grown(row, "clean"), _grown(row, "wrong")) for row in rows]
-    means = [clean is not None and wrong is not None and clean < 0 < wrong for clean, wrong in grown]
-    note = f"share of clean examples whose coefficient fell, at sigma = {width:g}"
-    met = each(rows, "clean_fell", lambda share: share == 1.0)
-    return Found("every clean coefficient falls", known(rows, "clean_fell"), met, "the mean square falls", means, note)
+    wide = known(lab.early_at(lab.plan.base._replace(sigma=width)), "clean_fell")
+    rows = _base(lab)
+    grown = [_grown(row, "clean") for row in rows]
+    met = [
+        row["clean_fell"] == 1.0 and change is not None and change < 0 for row, change in zip(rows, grown, strict=True)
+    ]
+    note = f"share of clean examples whose coefficient fell; at sigma = {width:g}: {np.mean(wide):.3f}" if wide else ""
+    return Found("every clean coefficient falls", known(rows, "clean_fell"), met, note=note)
 
 
 CLAIMS = (

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from elr.config import Config, Option, resolve
 from elr.convert import convert
-from elr.fit import claim
+from elr.job.claim import claim
 from elr.report.records import read_json, read_lines
 from elr.tune.space import Point, Space, make_space, spelled
 
