@@ -1,15 +1,16 @@
 """Which combination of evidence tells wrong labels from right ones: every candidate, where the truth is known.
 
-    python -m benchmarks.ranking [--root DIR] [--jobs 2] [--out runs/ranking]
+    python -m benchmarks.ranking [--root DIR] [--labels cifar10n.npz] [--jobs 2] [--out runs/ranking]
 
-Trains on digits, and with --root on CIFAR-10 too, with seeds that `python -m benchmarks.audit` does not use: what this
-is run on is spent for judging. Candidates differ in the odds they give the label (targets, mean margin, ...) and in
-where the transition matrix comes from: fitted to all rows by EM, or counted in the surest rows that were not trained
-on. Runs that are finished are used as they are. Writes results/audit/ranking.csv.
+Trains on digits, with --root on CIFAR-10 too, with --labels on human labels besides, with seeds that
+`python -m benchmarks.audit` does not use: what this is run on is spent for judging. Candidates differ in the odds they
+give the label (targets, mean margin, ...) and in where the transition matrix comes from: fitted to all rows by EM, or
+counted in the surest rows that were not trained on. Runs that are finished are used as they are. Writes
+results/audit/ranking.csv.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -19,15 +20,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.audit import CIFAR, NOISES, Setting, on_digits
+from benchmarks.audit import Setting, on_cifar, on_digits
 from elr.audit.evidence import Evidence, read_evidence
 from elr.audit.posterior import posterior
 from elr.audit.quality import GAMMA, combined, held_out, moved, with_margin
 from elr.audit.truth import auroc, average_precision, calibration_error
-from elr.data import load
+from elr.data import Data, load
 from elr.demo import SETTINGS as DIGITS
-from elr.fit import run_job
-from elr.noise import NoiseManifest
+from elr.job.run import run_job
 from elr.report.machine import facts
 from elr.report.records import write_csv, write_json
 from elr.run import Run
@@ -37,10 +37,13 @@ OUT = Path("results/audit/ranking.json")
 Array = npt.NDArray[Any]
 
 
-def truth_of(run: Run, ids: list[str]) -> Array:
+def truth_of(data: Data, ids: Sequence[str]) -> Array:
     """True class numbers of these rows: for judging only."""
-    manifest = NoiseManifest.load(run.path)
-    known = dict(zip(map(str, manifest.ids.tolist()), manifest.old.tolist(), strict=True))
+    assert data.val is not None
+    known: dict[str, int] = {}
+    for part in (data.train, data.val):
+        true = part.y if part.y_true is None else part.y_true
+        known |= dict(zip(map(str, part.ids.tolist()), true.tolist(), strict=True))
     return np.array([known[id_] for id_ in ids])
 
 
@@ -60,11 +63,11 @@ def odds_of(evidence: Evidence, y: Array) -> dict[str, Array | None]:
     }
 
 
-def judged(run: Run) -> Iterator[dict[str, Any]]:
+def judged(run: Run, data: Data) -> Iterator[dict[str, Any]]:
     """Every candidate on one run."""
     rows, evidence = read_evidence(run.path, run.classes)
     y, p, held = rows.given, evidence.belief.astype(np.float64), evidence.held
-    wrong = truth_of(run, list(rows.ids)) != y
+    wrong = truth_of(data, rows.ids) != y
     outside = held_out(p[held], y[held])
     for name, odds in odds_of(evidence, y).items():
         belief = p if odds is None else with_margin(p, y, odds)
@@ -84,16 +87,16 @@ def judged(run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def settings(root: str | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+def settings(root: str | None, labels: str | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     """What is trained, and with which methods."""
     for seed in SEEDS:
         for name, noise in on_digits():
             if noise["noise.kind"] == "none":
                 continue  # nothing to rank
             yield Setting(f"digits, {name}, seed {seed}", {**DIGITS, **noise, "seed": seed}), ("ce", "elr", "elr_plus")
-    for name in ("symmetric 0.4", "asymmetric 0.4") if root is not None else ():
-        own = {**CIFAR, "data.root": root, **NOISES[name], "seed": SEEDS[0]}
-        yield Setting(f"cifar10, {name}, seed {SEEDS[0]}", own), ("elr",)
+    if root is not None:
+        for name, own in on_cifar(root, labels):
+            yield Setting(f"cifar10, {name}, seed {SEEDS[0]}", {**own, "seed": SEEDS[0]}), ("elr",)
 
 
 def _work(out: Path, order: tuple[Setting, str]) -> list[dict[str, Any]]:
@@ -105,17 +108,18 @@ def _work(out: Path, order: tuple[Setting, str]) -> list[dict[str, Any]]:
     path = run_job(config, data, maker, out / f"{setting.folder}-{method}", resume=True)
     data_set, noise, _ = setting.name.split(", ")
     about = {"data": data_set, "noise": noise, "method": method, "seed": config.seed, "epochs": config.epochs}
-    return [{**about, **row} for row in judged(Run(path))]
+    return [{**about, **row} for row in judged(Run(path), data)]
 
 
 def main() -> None:
     """Judge all candidates on all runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", help="folder with CIFAR-10; without it, digits only")
+    parser.add_argument("--labels", help="human labels (CIFAR-10N .npz)")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/ranking"))
     args = parser.parse_args()
-    orders = [(setting, method) for setting, methods in settings(args.root) for method in methods]
+    orders = [(setting, method) for setting, methods in settings(args.root, args.labels) for method in methods]
     table = []
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
         for rows in pool.map(partial(_work, args.out), orders):
@@ -126,7 +130,8 @@ def main() -> None:
             )
     OUT.parent.mkdir(parents=True, exist_ok=True)
     write_csv(OUT.with_suffix(".csv"), table, digits=4)
-    write_json(OUT, {"command": "python -m benchmarks.ranking --root DIR", "runs": len(orders), "facts": facts()})
+    command = "python -m benchmarks.ranking --root DIR --labels FILE"
+    write_json(OUT, {"command": command, "runs": len(orders), "facts": facts()})
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_every_setting_of_the_comparisons_can_be_run():
     """Hours of training come after them, and nobody looks at these lists before."""
     audit, ranking = (importlib.import_module(f"benchmarks.{name}") for name in ("audit", "ranking"))
     told = [(setting, audit.WHOLE) for setting in audit.settings("DIR", "FILE")]
-    for setting, methods in [*told, *ranking.settings("DIR")]:
+    for setting, methods in [*told, *ranking.settings("DIR", "FILE")]:
         for method in methods:
             assert setting.config(method).method.name == method
     assert len(told) == 21
