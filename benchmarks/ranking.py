@@ -5,8 +5,8 @@
 Trains on digits, with --root on CIFAR-10 too, with --labels on human labels besides, with seeds that
 `python -m benchmarks.audit` does not use: what this is run on is spent for judging. Candidates differ in the odds they
 give the label (targets, mean margin, ...) and in where the transition matrix comes from: fitted to all rows by EM, or
-counted in the surest rows that were not trained on. Runs that are finished are used as they are. Writes
-results/audit/ranking.csv.
+counted in the surest rows that were not trained on; last comes what `elr audit` does. Runs that are finished are used
+as they are. Writes results/audit/ranking.csv.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from benchmarks.audit import Setting, on_cifar, on_digits
 from elr.audit.evidence import Evidence, read_evidence
 from elr.audit.posterior import posterior
-from elr.audit.quality import GAMMA, combined, held_out, moved, with_margin
+from elr.audit.quality import GAMMA, combined, held_out, judge, learnt, moved, with_margin
 from elr.audit.truth import auroc, average_precision, calibration_error
 from elr.data import Data, load
 from elr.demo import SETTINGS as DIGITS
@@ -34,6 +34,7 @@ from elr.run import Run
 
 SEEDS = (10, 11)
 OUT = Path("results/audit/ranking.json")
+USED = "as used"  # both, the less of targets the more labels are learnt; class by class
 Array = npt.NDArray[Any]
 
 
@@ -72,19 +73,23 @@ def judged(run: Run, data: Data) -> Iterator[dict[str, Any]]:
     for name, odds in odds_of(evidence, y).items():
         belief = p if odds is None else with_margin(p, y, odds)
         fitted, counted = posterior(belief, y, GAMMA), posterior(belief, y, outside.gamma, outside.T)
-        rate = combined(counted.rate, outside, p.argmax(axis=1) == y, held)
+        rate = combined(counted.rate, outside, learnt(p.argmax(axis=1) == y, held))
         for source, found, share in (("fitted", fitted, fitted.rate), ("surest", counted, rate)):
             quality = moved(found, y, share)[np.arange(len(y)), y]
-            flagged = quality < 0.5
-            yield {
-                "odds": name,
-                "T": source,
-                "average_precision": average_precision(wrong, -found.odds),
-                "auroc": auroc(wrong, -found.odds),
-                "f1": 2 * float((flagged & wrong).sum()) / max(float(flagged.sum() + wrong.sum()), 1.0),
-                "ece": calibration_error(quality, ~wrong),
-                "rate_error": share - float(wrong.mean()),
-            }
+            yield {"odds": name, "T": source, **_measured(found.odds, quality, share, wrong)}
+    used = judge(p, y, evidence)
+    yield {"odds": USED, "T": "surest", **_measured(used.quality, used.quality, used.rate, wrong)}
+
+
+def _measured(order: Array, quality: Array, rate: float, wrong: Array) -> dict[str, float]:
+    flagged = quality < 0.5
+    return {
+        "average_precision": average_precision(wrong, -order),
+        "auroc": auroc(wrong, -order),
+        "f1": 2 * float((flagged & wrong).sum()) / max(float(flagged.sum() + wrong.sum()), 1.0),
+        "ece": calibration_error(quality, ~wrong),
+        "rate_error": rate - float(wrong.mean()),
+    }
 
 
 def settings(root: str | None, labels: str | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
@@ -124,7 +129,7 @@ def main() -> None:
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("forkserver")) as pool:
         for rows in pool.map(partial(_work, args.out), orders):
             table += rows
-            used = next(row for row in rows if (row["odds"], row["T"]) == ("margin", "surest"))
+            used = next(row for row in rows if row["odds"] == USED)
             print(
                 {key: round(value, 4) if isinstance(value, float) else value for key, value in used.items()}, flush=True
             )

@@ -9,6 +9,7 @@ from elr.bench.table import read_csv
 from elr.report.records import read_json
 
 FITTED = ("targets", "margin")  # kinds that are shown with a fitted T too
+USED = ("as used", "surest")
 AUDITED = {  # column -> heading, form
     "average_precision": ("average precision", ".4f"),
     "auroc": ("AUROC", ".4f"),
@@ -30,19 +31,17 @@ def ranking() -> str:
     kinds = list(
         dict.fromkeys((row["odds"], row["T"]) for row in rows if row["T"] == "surest" or row["odds"] in FITTED)
     )
-    heads = [f"{odds}, {T} T" for odds, T in kinds] + ["rate, off by", "ECE"]
+    heads = [odds if (odds, T) == USED else f"{odds}, {T} T" for odds, T in kinds] + ["rate, off by", "ECE"]
     head = "| data, noise, method | " + " | ".join(heads) + " |\n" + "|---" * (len(heads) + 1) + "|\n"
     lines = []
     for group in groups:
         own = [row for row in rows if (row["data"], row["noise"], row["method"]) == group]
         cells = [_mean_of(own, kind, "average_precision", ".4f") for kind in kinds]
-        off = [abs(value) for value in _values(own, ("margin", "surest"), "rate_error")]
-        last = [_with_worst(off, ".3f"), _with_worst(_values(own, ("margin", "surest"), "ece"), ".3f")]
+        off = [abs(value) for value in _values(own, USED, "rate_error")]
+        last = [_with_worst(off, ".3f"), _with_worst(_values(own, USED, "ece"), ".3f")]
         lines.append(f"| {', '.join(map(str, group))} | {' | '.join([*cells, *last])} |\n")
-    note = (
-        "Average precision of the ranking, mean over seeds; the margin with T of the surest rows is used, and how far"
-    )
-    return head + "".join(lines) + f"\n{note} the rate is off and the ECE are its (in brackets the worst seed).\n"
+    note = "Average precision of the ranking, mean over seeds; how far the rate is off and the ECE are those of what is"
+    return head + "".join(lines) + f"\n{note} used (in brackets the worst seed).\n"
 
 
 def _values(rows: Sequence[dict[str, Any]], kind: tuple[str, str], key: str) -> list[float]:

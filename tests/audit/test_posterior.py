@@ -6,8 +6,18 @@ import numpy as np
 import pytest
 
 from elr.audit.evidence import Evidence
-from elr.audit.posterior import class_shares, counted, explained, pooled, posterior, sharpened, surest, transition
-from elr.audit.quality import combined, held_out, judge, moved, with_margin
+from elr.audit.posterior import (
+    Posterior,
+    class_shares,
+    counted,
+    explained,
+    pooled,
+    posterior,
+    sharpened,
+    surest,
+    transition,
+)
+from elr.audit.quality import Outside, combined, held_out, judge, learnt, moved, with_margin
 
 
 def drawn(rng, n, T, sharp=4.0):
@@ -231,6 +241,14 @@ def test_a_margin_sets_the_odds_of_the_label_and_leaves_the_others():
     assert q.sum() == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_targets_have_their_share_in_the_odds_of_the_label(share):
+    p = np.array([[0.7, 0.2, 0.1]])
+    q = with_margin(p, np.array([2]), np.array([4.0]), share)[0]
+    assert np.log(q[2] / q[0]) == pytest.approx((1 - share) * 4.0 + share * np.log(0.1 / 0.7))
+    assert q[0] / q[1] == pytest.approx(3.5)
+
+
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.5, 0.9])
 def test_moved_odds_have_the_rate_asked_for_and_keep_their_order(rate):
     rng = np.random.default_rng(3)
@@ -262,7 +280,7 @@ def test_held_out_rows_decide_the_rate_the_more_the_training_rows_are_coloured()
     wrong = float(np.mean(truth != y))
     inside = posterior(coloured, y, 2.0).rate
     assert inside < 0.15  # what the training rows alone would say
-    memorized = combined(inside, held_out(coloured[held], y[held]), coloured.argmax(axis=1) == y, held)
+    memorized = combined(inside, held_out(coloured[held], y[held]), learnt(coloured.argmax(axis=1) == y, held))
     assert abs(memorized - wrong) < 0.03
 
 
@@ -290,6 +308,69 @@ def test_quality_is_calibrated_and_ranks_where_the_model_holds():
     assert abs(found.rate - np.mean(~right)) < 0.03
     low, high = found.range
     assert low <= found.rate <= high
+
+
+@pytest.mark.parametrize(
+    ("second", "rate", "told", "rows", "believed", "expected"),  # second: odds of the other class, mean and deviation
+    [
+        # 40 % of the labels of one class are wrong, none of the other, whose images are merely hard. Errors of beliefs
+        # .04, of counts .024 and .017, so trust is .73 and .84: .362 and .023, of which the mean is to be .2.
+        ((2.0, 1.0), 0.2, (0.4, 0.001), 400.0, (0.26, 0.14), (0.375, 0.025)),
+        # Few are wrong: that beliefs are off by three tenths of .025 and .015 is more likely than that four rows of a
+        # hundred, or none, tell anything. Errors of counts .020 and .012: trust is .13.
+        ((1.53, 0.5), 0.02, (0.04, 0.0), 100.0, (0.025, 0.015), (0.027, 0.013)),
+    ],
+)
+def test_every_class_is_moved_to_what_held_out_rows_tell_of_it(second, rate, told, rows, believed, expected):
+    rng = np.random.default_rng(11)
+    y = np.repeat([0, 1], 2000)
+    odds = np.concatenate([rng.normal(1.0, 0.5, 2000), rng.normal(*second, 2000)])
+    right = 1 / (1 + np.exp(-odds))
+    found = Posterior(np.where(np.eye(2)[y] > 0, right[:, None], 1 - right[:, None]), odds, np.eye(2), -0.5)
+    outside = Outside(np.eye(2), 1.0, rate, 0.02, np.array(told), np.array([rows, rows]))
+
+    def wrong(told):
+        doubt = 1 - moved(found, y, rate, told)[np.arange(4000), y]
+        assert doubt.mean() == pytest.approx(rate, abs=1e-6)
+        return doubt[y == 0].mean(), doubt[y == 1].mean()
+
+    assert wrong(None) == pytest.approx(believed, rel=0.05)
+    assert wrong(outside) == pytest.approx(expected, rel=0.05)
+
+
+def test_mistakes_that_people_make_where_images_are_hard_are_counted():
+    """The rows that the model is surest of have hardly any: what is counted there is far too little."""
+    rng = np.random.default_rng(14)
+    n = 8000
+    truth = rng.integers(5, size=n)
+    hard = rng.random(n) < 0.3
+    z = rng.normal(size=(n, 5)) + np.where(hard, 1.5, 5.0)[:, None] * np.eye(5)[truth]
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    y = np.where(hard & (rng.random(n) < 0.4), (truth + rng.integers(1, 5, size=n)) % 5, truth)
+    margin = (z[np.arange(n), y] - np.where(np.eye(5)[y] > 0, -np.inf, z).max(axis=1)).astype(np.float32)
+    held = np.arange(n) % 8 == 0
+    wrong = float(np.mean(y != truth))
+    assert held_out(p[held], y[held]).rate < wrong / 10
+    assert wrong / 2 < judge(p, y, evidence_of(p, margin, held=held)).rate < wrong
+
+
+def test_targets_that_have_learnt_their_labels_are_not_asked():
+    """The margins are those of a network that had not; its targets, at the end, agree with every label."""
+    rng = np.random.default_rng(13)
+    truth, y, p = drawn(rng, 5000, symmetric(4, 0.3), sharp=2.0)
+    held, rows = np.arange(5000) % 5 == 0, np.arange(5000)
+    z = np.log(p)
+    margin = (z[rows, y] - np.where(np.eye(4)[y] > 0, -np.inf, z).max(axis=1)).astype(np.float32)
+    # How sure they are of it says nothing of the truth.
+    sure = 1 / (1 + np.exp(-rng.normal(4.0, 3.0, size=5000)))[:, None]
+    coloured = np.where(held[:, None], p, np.where(np.eye(4)[y] > 0, sure, (1 - sure) / 3))
+    right = truth == y
+
+    def separates(p):
+        quality = judge(p, y, evidence_of(p, margin, held=held)).quality
+        return np.mean(quality[right & ~held][:, None] > quality[~right & ~held][None, :])
+
+    assert separates(coloured) > separates(p) - 0.02
 
 
 def test_permuting_rows_permutes_the_judgement():
