@@ -32,7 +32,8 @@ def fit(
     """Train on noisy labels and return a handle on the run directory.
 
     One at a time in a process, or a thread waits for the other: seeds and threads of torch are the process's own; they
-    are given back when it ends. A thread that draws from torch's generators meanwhile changes what comes out.
+    are given back when it ends. A thread that draws from torch's generators meanwhile, or predicts, changes what comes
+    out.
 
     Args:
         model: a name (``elr models`` lists them) or a table such as ``{"name": "mlp", "dropout": 0.1}``, a module, or a

@@ -76,10 +76,13 @@ def test_a_cell_at_the_papers_scale_is_its_recipe(cell, recipe):
 THEIRS = {
     ("table1", "SL", "cifar10 symmetric 0.4"): {"method.alpha": 0.1, "method.beta": 1.0},
     ("table1", "SL", "cifar100 asymmetric 0.2"): {"method.alpha": 6.0, "method.beta": 0.1},
-    ("table2", "Co-teaching+", "cifar10 symmetric 0.8"): {"method.warmup": 0.1},
-    ("table2", "Co-teaching+", "cifar100 symmetric 0.8"): {"method.warmup": 0.025},
+    ("table2", "Co-teaching+", "cifar10 symmetric 0.8"): {"method.warmup": 0.1, "method.rate": 0.72},
+    ("table2", "Co-teaching+", "cifar10 asymmetric 0.4"): {"method.warmup": 0.1, "method.rate": 0.2},
+    ("table2", "Co-teaching+", "cifar100 symmetric 0.8"): {"method.warmup": 0.025, "method.rate": 0.792},
     ("table2", "PENCIL", "cifar10 symmetric 0.2"): {"optim.lr": 0.03, "method.beta": 0.8, "method.lam": 300.0},
-    ("table2", "PENCIL", "cifar10 asymmetric 0.4"): {"optim.lr": 0.06, "method.beta": 0.1, "method.lam": 600.0},
+    ("table2", "PENCIL", "cifar10 asymmetric 0.4"): {
+        "optim.lr": 0.06, "method.alpha": 0.4, "method.double_softmax": True, "method.beta": 0.1, "method.lam": 600.0,
+    },
     ("table2", "PENCIL", "cifar100 symmetric 0.5"): {"optim.lr": 0.35, "method.beta": 0.4, "method.lam": 1000.0},
     ("table2", "MD-DYR-SH", "cifar10 symmetric 0.8"): {"method.name": "m_dyr_h"},
     ("table2", "MD-DYR-SH", "cifar10 symmetric 0.9"): {"method.name": "md_dyr_sh"},
@@ -87,15 +90,27 @@ THEIRS = {
     ("table2", "MD-DYR-SH", "cifar100 symmetric 0.8"): {"method.name": "m_dyr_h"},
     ("table2", "DivideMix", "cifar10 symmetric 0.2"): {
         "method.warmup": 10 / 300, "method.confidence_penalty": False, "method.threshold": 0.5, "method.loss_memory": 1,
+        "method.lambda_u": 0.0,
     },
-    ("table2", "DivideMix", "cifar10 asymmetric 0.4"): {"method.confidence_penalty": True, "method.threshold": 0.5},
-    ("table2", "DivideMix", "cifar10 symmetric 0.9"): {"method.threshold": 0.6, "method.loss_memory": 5},
-    ("table2", "DivideMix", "cifar100 symmetric 0.9"): {"method.warmup": 0.1, "method.threshold": 0.6},
+    ("table2", "DivideMix", "cifar10 asymmetric 0.4"): {
+        "method.confidence_penalty": True, "method.threshold": 0.5, "method.lambda_u": 0.0,
+    },
+    ("table2", "DivideMix", "cifar10 symmetric 0.8"): {"method.threshold": 0.5, "method.lambda_u": 25.0},
+    ("table2", "DivideMix", "cifar10 symmetric 0.9"): {
+        "method.threshold": 0.6, "method.loss_memory": 5, "method.lambda_u": 50.0,
+    },
+    ("table2", "DivideMix", "cifar100 symmetric 0.2"): {"method.warmup": 0.1, "method.lambda_u": 25.0},
+    ("table2", "DivideMix", "cifar100 symmetric 0.9"): {
+        "method.warmup": 0.1, "method.threshold": 0.6, "method.lambda_u": 150.0,
+    },
     ("table3", "DivideMix", "clothing1m"): {
         "method.alpha": 0.5, "method.lambda_u": 0.0, "method.confidence_penalty": True, "method.warmup": 1 / 15,
     },
     ("table3", "Joint-Optim", "clothing1m"): {"epochs": 20, "optim.lr": 8e-4, "optim.weight_decay": 1e-3},
-    ("table4", "DivideMix", "mini_webvision"): {"method.alpha": 0.5, "method.lambda_u": 0.0},
+    ("table4", "DivideMix", "mini_webvision"): {
+        "method.alpha": 0.5, "method.lambda_u": 0.0, "method.confidence_penalty": False,
+    },
+    ("table4", "Iterative-CV", "mini_webvision"): {"schedule.epochs": 120},
 }  # fmt: skip
 
 

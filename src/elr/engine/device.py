@@ -1,5 +1,6 @@
 """Where the arithmetic runs, and the process-wide settings that training borrows and gives back."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,16 @@ TRIAL = "import torch; a = torch.ones(256, 256, dtype=torch.bfloat16); a @ a"
 WITHOUT_AMX = "AVX512_CORE_BF16"  # what ONEDNN_MAX_CPU_ISA has to be for bfloat16 without AMX
 
 _BORROWED = threading.RLock()  # torch's generators
+
+
+def _unborrowed() -> None:
+    """In a process that was forked while a thread of its parent trained, nobody would ever give the lock back."""
+    global _BORROWED
+    _BORROWED = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unborrowed)
 
 
 @dataclass(frozen=True)
@@ -126,7 +137,8 @@ def seed_torch(key: int, device: torch.device) -> None:
 def private_randomness(device: torch.device, *, wait: bool = True) -> Iterator[None]:
     """Whatever is drawn inside, the caller's generators are as they were.
 
-    torch's generators are the process's: a thread waits until those of others are out, unless told not to.
+    torch's generators are the process's: a thread waits until those of others are out. One that is told not to (to
+    predict, which draws weights and then replaces them) may change what a training in another thread draws.
     """
     with (
         _BORROWED if wait else nullcontext(),

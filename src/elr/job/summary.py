@@ -39,7 +39,7 @@ def summarize(config: Config, data: Data, job: Job, outcome: Outcome) -> dict[st
         "evidence_seconds": round(sum(timing.get("evidence_seconds", 0.0) for timing in outcome.timing), 3),
         "noise": None if data.noise is None else data.noise.header(),
         "command": sys.argv[0].rpartition("/")[2] + " " + " ".join(sys.argv[1:]),
-        "threads": torch.get_num_threads(),
+        "threads": config.runtime.threads or torch.get_num_threads(),
         "facts": facts(),
     }
 

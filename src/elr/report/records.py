@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove the temporary files of processes that were killed while they wrote here."""
+    """Remove the temporary files of processes of this machine that were killed while they wrote here."""
     for path in folder.glob(".*.tmp"):
         number = path.name.split(".")[-2]
         if number.isdecimal() and not _lives(int(number)):
@@ -42,7 +42,7 @@ def _lives(process: int) -> bool:
         return True  # cannot be asked without harm
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:
         pass  # somebody else's

@@ -27,7 +27,7 @@ METHODS_2 = {
     "Co-teaching+": "co_teaching_plus",
     "mixup": "mixup",
     "PENCIL": "pencil",
-    "MD-DYR-SH": "md_dyr_sh",
+    "MD-DYR-SH": "md_dyr_sh",  # or M-DYR-H: of_arazo
     "DivideMix": "dividemix",
     "ELR+": "elr_plus",
 }
