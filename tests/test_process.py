@@ -1,5 +1,6 @@
 """What training borrows from the process, and gives back: memory, generators, and who comes first of two threads."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -105,17 +106,53 @@ def test_who_predicts_does_not_wait_for_training(tmp_path: Path) -> None:
     assert got == [60]
 
 
+FORKED = """
+import os, threading, torch
+from elr.engine.device import private_randomness
+
+inside, over = threading.Event(), threading.Event()
+
+def train():
+    with private_randomness(torch.device("cpu")):
+        inside.set()
+        over.wait()
+
+thread = threading.Thread(target=train)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    with private_randomness(torch.device("cpu")):
+        os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+over.set()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_that_was_forked_during_a_training_may_train() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "7"
+
+
+def test_a_summary_tells_the_threads_that_the_run_had(tmp_path: Path) -> None:
+    threads = torch.get_num_threads() + 1
+    run = elr.fit("linear", (X, Y), epochs=1, out=tmp_path / "run", runtime={"threads": threads})
+    assert run.summary["threads"] == threads
+
+
 def test_leftovers_of_dead_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    gone = tmp_path / f".model.safetensors.{dead.pid}.tmp"
+    gone = [tmp_path / f".model.safetensors.{dead.pid}.tmp", tmp_path / ".x.20231231235959.tmp"]  # no such process
     living = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     stays = [tmp_path / f".audit.json.{living.pid}.tmp", tmp_path / ".mine.tmp", tmp_path / "notes.tmp"]
-    for path in (gone, *stays):
+    for path in (*gone, *stays):
         path.touch()
     clear_leftovers(tmp_path)
     living.communicate(b"\n")
-    assert not gone.exists()
+    assert not any(path.exists() for path in gone)
     assert all(path.exists() for path in stays)
 
 

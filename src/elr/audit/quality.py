@@ -69,20 +69,20 @@ def judge(p: Floats, y: Ints, evidence: Evidence | None = None) -> Judgement:
     if evidence is None:
         outside = held_out(p, y)
         return _judgement(posterior(p, y, outside.gamma, outside.T), p, y, outside.rate, outside)
-    held, belief = evidence.held, with_margin(p, y, evidence.margin)
+    held, seen = evidence.held, with_margin(p, y, evidence.margin)
     if not held.any() or held.all():
-        found = posterior(belief, y, GAMMA)
+        found = posterior(seen, y, GAMMA)
         return _judgement(found, p, y, found.rate)
     if cleaner(p, y, evidence):
-        found = posterior(belief, y, GAMMA, posterior(belief[~held], y[~held], GAMMA).T)
+        found = posterior(seen, y, GAMMA, posterior(seen[~held], y[~held], GAMMA).T)
         return _judgement(found, p, y, found.rate)
     outside, gap = held_out(p[held], y[held]), learnt(p.argmax(axis=1) == y, held)
-    # Targets are the better half of a mean for as long as no labels have been learnt, and nothing afterwards.
+    # Targets are the better half of a mean for as long as no labels have been learnt, and hardly count afterwards.
     belief = with_margin(p, y, evidence.margin, 0.5 * _trust(DOUBT, gap))
     found = posterior(belief, y, outside.gamma, outside.T)
-    # Rows that the model is sure of lack the mistakes that people make where images are hard; all rows together show
-    # those, and neither what was learnt nor what is confused both ways. Each can only miss some.
-    rate = max(combined(found.rate, outside, gap), posterior(with_margin(p, y, evidence.margin), y, GAMMA).rate)
+    # Rows that the model is sure of lack the mistakes that people make where images are hard. All rows together show
+    # those, but not what was learnt or is confused both ways. The price: a weak model's own mistakes can pass for some.
+    rate = max(combined(found.rate, outside, gap), posterior(seen, y, GAMMA).rate)
     return _judgement(found, p, y, rate, outside)
 
 
